@@ -331,6 +331,35 @@ def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, f
     assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
 
 
+def test_what_was_verified_can_be_read_when_a_tombstone_is_left(run, folder, tiny, quick, fuaudit):
+    """A later prune takes the run and leaves its findings; they are still told apart from those of another."""
+    known = verify(run, quick, data=tiny.dataset, key=AUDIT_KEY).path.name
+    next_one = run.plan.retained.clients[0]
+    later = unlearn(
+        load_run(run.path), "retrain", Request.of([next_one]), run.path.with_name("later"), data=tiny.dataset
+    )
+    prune(later)
+    assert not (run.path / MANIFEST).exists()
+    code, out, err = fuaudit("history", run.path)
+    assert code == 0, err
+    head, first, stored = out.splitlines()
+    assert head == (f"1 verification by {folder / LOG}; the run was removed by a prune, and its tombstone is left")
+    assert "PASS" in first
+    assert "before a prune" not in first
+    assert stored == f"      {known}: as stored"
+    code, out, err = fuaudit("report", run.path, "--format", "md")
+    assert code == 0, err
+    told = Path(out.strip()).read_text()
+    assert "This is verification 1 of 1 by the log beside the findings. Since then the run was removed" in told
+    shutil.copytree(folder, run.path.with_name("parent.audit"))
+    code, _, err = fuaudit("report", run.path.with_name("parent"))
+    assert code == 4
+    assert "of another run" in err
+    stone = json.loads((run.path / "tombstone.json").read_text())
+    (run.path / "tombstone.json").write_bytes(canonical_json(stone | {"digest": "0" * 64}))
+    assert fuaudit("history", run.path)[0] == 4
+
+
 def test_findings_are_of_the_ledger_that_was_judged(run, tiny, quick, fuaudit):
     """The digest of a run does not cover its ledger: one that was written anew since was judged by nobody."""
     verify(run, quick, data=tiny.dataset)

@@ -150,16 +150,18 @@ def history(run: Path, output: Output) -> None:
     """List all verifications of RUN, as the log beside it tells."""
     from dataclasses import asdict
 
-    from fuaudit.runs.run import load_run
+    from fuaudit.runs.ancestors import run_or_remains
+    from fuaudit.runs.run import Run
     from fuaudit.verification import store
 
-    found = load_run(run)
+    found = run_or_remains(run)
     here = found.digest, found.ledger.head
     folder = store.audit_folder(run)
     entries = store.history(folder)
     told = (
         f"{counted(len(entries), 'verification')} by {folder / store.LOG}" if entries else f"{run} was never verified"
     )
+    told += "" if isinstance(found, Run) else "; the run was removed by a prune, and its tombstone is left"
     lines = [] if output.quiet and entries else [told]
     for entry in entries:
         about = "" if entry.of == here else "; of the run as it was before a prune, or of another one"

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
 """Format -> file extension."""
 
+REMAINS = "Since then the run was removed by the prune of a run made from it, and its tombstone is left."
+"""What a report says beside the number of the verification where the run is gone."""
+
 _HOME = {"html": "page", "md": "markdown", "junit": "junit"}
 
 __all__ = ["EXTENSIONS", "render", "report", "write_report"]
@@ -97,16 +100,18 @@ def write_report(
         StorageError: the file system refused.
     """
     from fuaudit.formats.files import require_new_file, write_bytes
-    from fuaudit.runs.run import load_run
+    from fuaudit.runs.ancestors import run_or_remains
+    from fuaudit.runs.run import Run
     from fuaudit.verification import store
 
     if out is not None:
         require_new_file(Path(out))
     folder = Path(run)
-    found = load_run(folder)
+    found = run_or_remains(folder)
     path = store.latest(folder) if findings is None else Path(findings)
     document = store.read_findings(path, found.digest, found.ledger.head)
-    content = render(document, form, store.standing(store.history(path.parent), store.number_of(path)))
+    standing = store.standing(store.history(path.parent), store.number_of(path))
+    content = render(document, form, standing if isinstance(found, Run) else f"{standing} {REMAINS}")
     beside = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
     written = beside if out is None else Path(out)
     write_bytes(written, content)

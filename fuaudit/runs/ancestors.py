@@ -8,9 +8,10 @@ from pathlib import Path
 
 from fuaudit.draws import END, Noted, Position, Seeds, Stream
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import named
 from fuaudit.plans import Plan
 from fuaudit.plans.reference import resampled
-from fuaudit.runs.layout import TOMBSTONE
+from fuaudit.runs.layout import MANIFEST, TOMBSTONE
 from fuaudit.runs.run import Run, load_run, require_text
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
 
@@ -43,6 +44,18 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
             "Give the right folder with --parent.",
         )
     return parent
+
+
+def run_or_remains(path: Path | str) -> Run | Tombstone:
+    """The run in a folder, or the tombstone that a prune left of it: findings that lie beside it are of either.
+
+    Raises:
+        EvidenceError: as for :func:`fuaudit.runs.run.load_run`, or the tombstone is none.
+    """
+    folder = named(Path(path))
+    require_text(folder)
+    gone = (folder / TOMBSTONE).is_file() and not (folder / MANIFEST).exists()
+    return read_tombstone(folder) if gone else load_run(folder)
 
 
 def lineage(run: Run | Tombstone | None) -> tuple[Run | Tombstone, ...]:
