@@ -1250,6 +1250,36 @@ def test_a_report_names_a_run_that_is_not_there_and_overwrites_nothing(fuaudit, 
     assert (tmp_path / "mine.csv").read_text() == "precious"
 
 
+def test_a_report_is_written_in_the_format_that_its_name_ends_in(fuaudit, copies, spec_file, tmp_path):
+    verify(copies / "fats", spec_file)
+    begins = {"r.md": "# ", "r.html": "<!doctype html>", "r.HTM": "<!doctype html>", "r.xml": "<?xml", "r": "<!doctype"}
+    for name, first in begins.items():
+        code, _, err = fuaudit("report", copies / "fats", "--out", tmp_path / name)
+        assert code == 0, err
+        assert (tmp_path / name).read_text().lower().startswith(first)
+    fuaudit("report", copies / "fats", "--out", tmp_path / "r.json")
+    assert json.loads((tmp_path / "r.json").read_bytes())["verdict"] == "PASS"
+    fuaudit("report", copies / "fats", "--out", tmp_path / "named.txt", "--format", "md")
+    assert (tmp_path / "named.txt").read_text().startswith("# ")
+    code, _, err = fuaudit("report", copies / "fats", "--out", tmp_path / "r.pdf")
+    assert (code, "no report format is written to files that end in .pdf" in err) == (2, True)
+    assert not (tmp_path / "r.pdf").exists()
+
+
+@pytest.mark.parametrize(("said", "meant"), [("markdown", "md"), ("xml", "junit"), ("htm", "html")])
+def test_another_word_for_a_format_is_answered_by_its_own(fuaudit, said, meant):
+    code, _, err = fuaudit("report", "run", "--format", said)
+    assert (code, f"Did you mean {meant!r}?" in err) == (2, True)
+
+
+def test_a_folder_of_runs_is_told_from_one(fuaudit, copies):
+    for verb in ("show", "history", "verify", "report"):
+        code, _, err = fuaudit(verb, copies)
+        assert code == 4
+        assert f"is not a run: it has no manifest.json\n  Runs lie in it; list them with: fuaudit runs {copies}" in err
+    assert "list them" not in fuaudit("show", copies / "fats" / "checkpoints")[2]
+
+
 def test_prune_asks_first(fuaudit, copies, bytes_of):
     before = bytes_of(copies / "fats")
     done = subprocess.run([COMMAND, "prune", copies / "fats"], input="n\n", capture_output=True, text=True)

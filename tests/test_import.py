@@ -285,7 +285,9 @@ def test_what_is_printed_works(tmp_path, monkeypatch):
     arguments = ["import", "data.csv", "--client", "hospital", "--label", "label", "--out", "own", "--json"]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
-    train, *after = json.loads(done.output)["next"]
+    told = json.loads(done.output)
+    assert "training rows of" in told["notes"][0]
+    train, *after = told["next"]
     done = CliRunner().invoke(cli, [*train.split()[1:], "--json"])
     trained = json.loads(done.stdout)
     assert load_run(tmp_path / "runs/own").client("h0") == 0

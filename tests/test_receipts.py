@@ -86,6 +86,7 @@ def test_the_way_of_a_client_and_of_an_officer(fuaudit, tmp_path, run):
     code, out, _ = fuaudit("receipt", run.path, "--client", "ben", "--out", file)
     assert code == 0
     assert "client 1 (ben), 4 rows" in out
+    assert f"\nfuaudit receipt --check {file} --commitment HEX (and --data ROOT, where" in out
     assert file.stat().st_mode & 0o077 == 0
     assert read_receipt(file) == receipt_of(run, 1)
     root = folder(tmp_path / "hers", hers())
@@ -114,6 +115,37 @@ def test_the_way_of_a_client_and_of_an_officer(fuaudit, tmp_path, run):
     assert (code, "a receipt is made from RUN alone: --data is for --check" in err) == (2, True)
     assert f"Leave it out: fuaudit receipt {run.path} --client ben" in err
     assert fuaudit("receipt", "--check", file, run.path)[0] == 2
+
+
+def test_a_check_has_a_verdict_in_json_too(fuaudit, tmp_path, run):
+    """The exit code alone said whether the rows were compared with a commitment of hers."""
+    file, root, other = tmp_path / "ben.json", folder(tmp_path / "hers", hers()), folder(tmp_path / "other", hers(2))
+    fuaudit("receipt", run.path, "--client", "ben", "--out", file)
+    own = ("--commitment", run.commitment)
+    for data, compared, expected in (
+        (root, own, (0, "PASS")),
+        (root, (), (3, "INCONCLUSIVE")),
+        (other, own, (1, "FAIL")),
+        (root, ("--commitment", "0" * 64), (1, "FAIL")),
+    ):
+        code, out, _ = fuaudit("receipt", "--check", file, "--data", data, *compared, "--json")
+        assert (code, json.loads(out)["verdict"]) == expected
+
+
+def test_a_receipt_that_another_program_wrote_anew_is_refused_as_what_it_is(fuaudit, tmp_path, run):
+    file = tmp_path / "ben.json"
+    fuaudit("receipt", run.path, "--client", "ben", "--out", file)
+    file.write_text(json.dumps(json.loads(file.read_text())))
+    code, _, err = fuaudit("receipt", "--check", file)
+    assert code == 4
+    assert f"this is no receipt: {file} is not in the form in which fuaudit writes it: another program" in err
+    assert "a run is written" not in err
+
+
+def test_what_is_no_commitment_is_told_with_where_to_find_one(fuaudit, run):
+    code, _, err = fuaudit("receipt", run.path, "--client", "ben", "--commitment", "12")
+    assert code == 2
+    assert "as it was published before training; that of a run is told by: fuaudit show RUN" in err
 
 
 def test_rows_are_found_in_any_order_and_under_other_ids(receipt):

@@ -131,11 +131,16 @@ def verify(
 
 @click.command()
 @click.argument("run", type=ARun)
-@click.option("--format", "form", type=click.Choice(["html", "json", "md", "junit"]), default="html", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "json", "md", "junit"]),
+    help="Default: what --out ends in, else html.",
+)
 @click.option("--findings", type=Folder, help="A file of findings; default: those of the last verification.")
 @click.option("--out", type=Folder, help="File to write; default: beside the findings, under their name.")
 @output_options
-def report(run: Path, form: str, findings: Path | None, out: Path | None, output: Output) -> None:
+def report(run: Path, form: str | None, findings: Path | None, out: Path | None, output: Output) -> None:
     """Write a report from the findings of RUN."""
     from fuaudit.reporting import write_report
 

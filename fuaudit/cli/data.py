@@ -100,7 +100,7 @@ def import_(
     ]
     hint = "HEX is the commitment that train prints; publish it before anybody asks to be forgotten"
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", *commands, "", hint]
-    output.emit(made.record | {"folder": str(out), "next": commands}, lines)
+    output.emit(made.record | {"folder": str(out), "notes": made.notes, "next": commands}, lines)
 
 
 def _constants(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _leave_out(folder: Path, names: tuple[str, ...], out: Path, output: Output) 
     made = leave_out(folder, names, out)
     again = "verify and unlearn with it from now on: --data " + shlex.quote(str(out))
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", again]
-    output.emit(made.record | {"folder": str(out)}, lines)
+    output.emit(made.record | {"folder": str(out), "notes": made.notes}, lines)
 
 
 def _import_own(file: Path, like: Path, out: Path, output: Output) -> None:
@@ -136,4 +136,4 @@ def _import_own(file: Path, like: Path, out: Path, output: Output) -> None:
     made = import_own(file, like, out)
     check = command("receipt", check="RECEIPT", data=out, commitment="HEX")
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", check]
-    output.emit(made.record | {"folder": str(out), "next": [check]}, lines)
+    output.emit(made.record | {"folder": str(out), "notes": made.notes, "next": [check]}, lines)

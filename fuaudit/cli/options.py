@@ -102,12 +102,18 @@ CHOICES = {"--with": "For example --with fats, or --with retrain; fuaudit plugin
 """What can be given to an option that is missing."""
 
 
+MEANT = {"markdown": "md", "xml": "junit", "htm": "html"}
+"""Other words for what an option takes."""
+
+
 def became(error: click.ClickException) -> list[str]:
     """What became of a command or flag of before: a line, or none for any other error."""
     if gone := [name for name in COMMANDS if error.message.startswith(f"No such command {name!r}")]:
         return [sentence(repr(gone[0]), repr(COMMANDS[gone[0]]))]
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return [CHOICES[flag] for flag in error.param.opts if flag in CHOICES]
+    if meant := [word for word in MEANT if error.message.startswith(f"{word!r} is not one of ")]:
+        return [f"Did you mean {MEANT[meant[0]]!r}?"]
     if not isinstance(error, click.NoSuchOption) or error.option_name not in FLAGS or error.ctx is None:
         return []
     now, command = FLAGS[error.option_name], error.ctx.command
@@ -152,18 +158,19 @@ def given(*names: str) -> list[str]:
     return [written[name] for name in chosen]
 
 
-def hexadecimal(text: str | None, option: str) -> bytes | None:
+def hexadecimal(text: str | None, option: str, hint: str = "") -> bytes | None:
     """32 bytes from 64 hexadecimal digits; UsageError for anything else."""
     if text is None:
         return None
     if re.fullmatch("[0-9A-Fa-f]{64}", text) is None:
-        raise UsageError(f"{option} takes 64 hexadecimal digits")
+        raise UsageError(f"{option} takes 64 hexadecimal digits", hint)
     return bytes.fromhex(text)
 
 
 def commitment_of(text: str | None) -> str | None:
     """The commitment as it is written in ledgers, however it was copied; UsageError for what can be none."""
-    value = hexadecimal(None if text is None else text.strip(), "--commitment")
+    hint = f"Give it as it was published before training; that of a run is told by: {command('show', 'RUN')}"
+    value = hexadecimal(None if text is None else text.strip(), "--commitment", hint)
     return None if value is None else value.hex()
 
 

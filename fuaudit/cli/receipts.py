@@ -11,7 +11,7 @@ import click
 from fuaudit.cli.completion import ARun, client_names
 from fuaudit.cli.options import Folder, Output, commitment_of, data_option, output_options
 from fuaudit.errors import UsageError
-from fuaudit.text import command, counted
+from fuaudit.text import WITH_DATA, command, counted
 
 if TYPE_CHECKING:
     from fuaudit.data.dataset import Dataset
@@ -74,7 +74,12 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, outp
     document = {"receipt": str(path), "client": number, "name": made.whose, "rows": len(made.rows)}
     whose = f"receipt of {opened.called(number)}, {counted(len(made.rows), 'row')}: {path}"
     lines = [whose, f"commitment {made.commitment}"]
-    output.emit(document | {"commitment": made.commitment}, lines, lines)
+    check = command("receipt", check=path, commitment="HEX")
+    more = [
+        "give it to the client; with HEX as it was published before training she checks it by:",
+        f"{check}{WITH_DATA}",
+    ]
+    output.emit(document | {"commitment": made.commitment}, [*lines, "", *more], lines)
 
 
 def _number(opened: Run, client: str) -> int:
@@ -116,6 +121,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     from fuaudit import registry
     from fuaudit.importing.own_rows import done_to_own
     from fuaudit.runs.receipts import check_dataset, read_receipt
+    from fuaudit.verification.finding import EXIT_CODES, Verdict
 
     made, expected = read_receipt(file), commitment_of(commitment)
     if made.data["use"] == "tensors" and data is not None and data.is_file():
@@ -163,8 +169,12 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     elif found.surplus:
         more = counted(found.surplus, "row at hand is", "rows at hand are")
         lines.append(f"  {more} in no leaf of the receipt: {NO_LEAF}")
+    # whoever forges a receipt can forge the commitment in it, or commit to rows that all know
+    alone = expected is None or its_own or adversaries
+    verdict = Verdict.FAIL if wrong else Verdict.INCONCLUSIVE if alone else Verdict.PASS
     output.emit(
         {
+            "verdict": verdict,
             "name": made.whose,
             "client": made.client,
             "commitment": made.commitment,
@@ -178,9 +188,5 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
         },
         lines,
     )
-    if wrong:
-        raise click.exceptions.Exit(1)
-    if expected is None or its_own or adversaries:
-        raise click.exceptions.Exit(
-            3
-        )  # whoever forges a receipt can forge the commitment in it, or commit to rows that all know
+    if code := EXIT_CODES[verdict]:
+        raise click.exceptions.Exit(code)

@@ -105,7 +105,7 @@ def _in_form(value: Any, encode: Any, content: bytes, path: Path) -> Any:
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{path} holds what cannot be written: {error}") from None
     if not same:
-        raise EvidenceError(f"{path} is not in the form in which a run is written")
+        raise EvidenceError(f"{path} is not in the form in which fuaudit writes it: another program wrote it anew")
     return value
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
 """Format -> file extension."""
 
+_SUFFIXES = {"": "html", ".html": "html", ".htm": "html", ".json": "json", ".md": "md", ".xml": "junit"}
+"""What the name of a file ends in -> the format that is written where none is named."""
+
 REMAINS = "Since then the run was removed by the prune of a run made from it, and its tombstone is left."
 """What a report says beside the number of the verification where the run is gone."""
 
@@ -50,12 +53,27 @@ def render(document: dict[str, Any], form: str, standing: str = "") -> bytes:
     return work(replace(contents, standing=standing)).encode()
 
 
-def report(of: Verification | Run | Path | str, format: str = "html", out: Path | str | None = None) -> Path:
+def format_of(out: Path | str | None) -> str:
+    """The format that the name of a file asks for; UsageError for an ending that says none.
+
+    >>> format_of("mine.md"), format_of(None)
+    ('md', 'html')
+    """
+    suffix = Path(out or "").suffix.lower()
+    if suffix not in _SUFFIXES:
+        endings = ", ".join(filter(None, _SUFFIXES))
+        raise UsageError(
+            f"no report format is written to files that end in {suffix}", f"Name one, or end in: {endings}."
+        )
+    return _SUFFIXES[suffix]
+
+
+def report(of: Verification | Run | Path | str, format: str | None = None, out: Path | str | None = None) -> Path:
     """Write a report, and return its path.
 
     Args:
         of: what ``verify`` returned; or a run or its folder, for its last verification; or a file of findings.
-        format: one of :data:`EXTENSIONS`.
+        format: one of :data:`EXTENSIONS`; by default what ``out`` ends in, else HTML.
         out: the file to write; by default beside the findings, under their name.
 
     Raises:
@@ -73,7 +91,7 @@ def report(of: Verification | Run | Path | str, format: str = "html", out: Path 
         if out is None:
             raise UsageError("these findings were not stored: nothing says where their report belongs", "Give out.")
         require_new_file(Path(out))
-        write_bytes(Path(out), render(of.as_json(), format))
+        write_bytes(Path(out), render(of.as_json(), format or format_of(out)))
         return Path(out)
     if isinstance(of, Verification):
         return write_report(of.run, format, of.path, out)
@@ -84,13 +102,14 @@ def report(of: Verification | Run | Path | str, format: str = "html", out: Path 
 
 
 def write_report(
-    run: Path | str, form: str = "html", findings: Path | None = None, out: Path | str | None = None
+    run: Path | str, form: str | None = None, findings: Path | None = None, out: Path | str | None = None
 ) -> Path:
     """Write a report beside the findings that it is made of, under their name, and return its path.
 
     ``findings-0003-<digest>.json`` gives ``report-0003-<digest>.html``: a report of other findings is another file.
 
     Args:
+        form: one of :data:`EXTENSIONS`; by default what ``out`` ends in, else HTML.
         findings: the file of findings; by default that of the last verification that ended.
         out: another file to write.
 
@@ -106,7 +125,7 @@ def write_report(
 
     if out is not None:
         require_new_file(Path(out))
-    folder = Path(run)
+    form, folder = form or format_of(out), Path(run)
     found = run_or_remains(folder)
     path = store.latest(folder) if findings is None else Path(findings)
     document = store.read_findings(path, found.digest, found.ledger.head)

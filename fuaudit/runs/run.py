@@ -48,7 +48,7 @@ from fuaudit.runs.layout import (
     of_round,
 )
 from fuaudit.runs.ledger import wrong_course
-from fuaudit.runs.listing import made_from
+from fuaudit.runs.listing import is_run, made_from
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_form, read_listed
 from fuaudit.runs.models import WithModels
@@ -121,7 +121,9 @@ def require_run(path: str | Path) -> Path:
             raise EvidenceError(
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
-        raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
+        runs = any(is_run(item) for item in folder.iterdir())
+        hint = f"Runs lie in it; list them with: {command('runs', folder)}" if runs else ""
+        raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}", hint)
     return folder
 
 
