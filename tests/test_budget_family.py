@@ -531,12 +531,73 @@ def test_noise_limits_nothing_where_rows_are_scaled_by_all_rows(tmp_path):
 
 def test_the_word_of_a_strangers_stage_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend("tests/stages")
-    root = trained(tmp_path / "root", client=[{"use": "test-clip-and-noise"}, PROPOSES])
-    noise, sets = account_of(root).towards["server"].accounts
-    assert (noise.part, noise.epsilon) == ("client.0", float("inf"))
+    root = trained(tmp_path / "root", client=[PROPOSES, {"use": "test-clip-and-noise"}])
+    sets, noise = account_of(root).towards["server"].accounts
+    assert (noise.part, noise.epsilon) == ("client.1", float("inf"))
     assert NO_WORD in noise.reason
     assert "nobody accounts for the mechanism 'gaussian'" in noise.reason
     assert sets.epsilon == epsilon(8)
+
+
+NOISE = {"use": "gaussian-noise", "norm": 0.5, "noise": 20.0}
+
+
+def with_parts(folder, monkeypatch, **parts):
+    monkeypatch.syspath_prepend("tests/stages")
+    return trained(folder, **{"client": [NOISE], "learner": LEARNS | {"use": "fedavg"}} | parts)
+
+
+def test_a_part_in_front_of_the_noise_and_one_behind_it_can_undo_it(tmp_path, monkeypatch):
+    """The one keeps the rows, and the other puts them back: the model is that without noise."""
+    chain = [{"use": "test-keeps"}, NOISE, {"use": "test-puts-back"}]
+    root = with_parts(tmp_path / "run", monkeypatch, client=chain, budget={"epsilon": 5.0, "delta": 1e-5})
+    plain = with_parts(tmp_path / "plain", monkeypatch, client=[])
+    assert root.model.equal(plain.model)
+    account = account_of(root)
+    for reader in account.towards.values():
+        (one,) = reader.accounts
+        assert (one.epsilon, "'test-keeps' is not fuaudit's own" in one.reason) == (float("inf"), True)
+    assert "model.safetensors" in {one.where for one in account.unlimited["run"]}
+    found = Provenance().examine(Case(Evidence(load_run(root.path), None, tiny_dataset()), Keyed(bytes(32))))
+    assert any("'test-keeps' is not fuaudit's own" in line for line in found.assumptions)
+
+
+def epsilon_of(run, part):
+    (one,) = [one for one in account_of(run, delta=1e-5).towards["server"].accounts if one.part == part]
+    return one.epsilon, one.reason
+
+
+@pytest.mark.parametrize(
+    ("part", "parts", "named"),
+    [
+        ("client.1", {"client": [{"use": "test-one-for-all"}, NOISE]}, ["test-one-for-all"]),
+        ("client.1", {"client": [{"use": "test-flip-unseen"}, NOISE]}, ["test-flip-unseen"]),
+        ("client.0", {"client": [PROPOSES, {"use": "test-flip-unseen"}]}, ["test-flip-unseen"]),
+        ("client.0", {"solver": {"use": "test-momentum"}}, ["test-momentum"]),
+        (
+            "client.0",
+            {"model": {"use": "test-keeping"}, "server": [{"use": "test-tells"}, {"use": "mean"}]},
+            ["test-keeping", "test-tells"],
+        ),
+    ],
+)
+def test_no_account_where_parts_of_other_packages_can_undo_it(tmp_path, monkeypatch, part, parts, named):
+    found, why = epsilon_of(with_parts(tmp_path / "run", monkeypatch, **parts), part)
+    assert (found, [name for name in named if repr(name) in why]) == (float("inf"), named)
+
+
+@pytest.mark.parametrize(
+    ("part", "parts"),
+    [
+        ("client.0", {"model": {"use": "test-keeping"}}),
+        ("client.0", {"server": [{"use": "test-tells"}, {"use": "test-median"}]}),
+        ("client.0", {"client": [NOISE, {"use": "test-neighbour"}]}),
+        ("client.0", {"client": [NOISE, {"use": "test-flip"}]}),
+        ("client.2", {"client": [{"use": "error-feedback"}, {"use": "clip", "norm": 1.0}, NOISE]}),
+    ],
+)
+def test_the_account_stays_where_what_parts_are_given_cannot_undo_it(tmp_path, monkeypatch, part, parts):
+    assert epsilon_of(with_parts(tmp_path / "run", monkeypatch, **parts), part)[0] < float("inf")
 
 
 # what is said

@@ -20,7 +20,7 @@ from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.events import as_table
-from fuaudit.training.releases import in_the_way, no_word, released_by
+from fuaudit.training.releases import in_the_way, no_word, outside_parts, released_by
 
 EDITED = "an editor asked clients for more than their rounds released, and no ledger tells how much"
 
@@ -125,6 +125,7 @@ def strangers(run: Run) -> dict[str, str]:
     solver, dimension = build("solvers", run.config.solver), run.model.numel()
     for number, table in enumerate(run.config.client):
         why = no_word(table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, number, dimension)
+        why = why or outside_parts(run.config, run.exchange, number)
         found |= {f"client.{number}": why} if why else {}
     return found | {"transport": f"the transport {behind}"}
 

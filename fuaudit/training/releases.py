@@ -1,23 +1,31 @@
-"""What client stages say that they release under, and every reason why an account of it does not hold.
+"""What client stages say that they release under, and why an account of one does not hold by config and exchange.
 
-Caps of configs and accounts of runs ask the same list. They differ in one reason: an account takes no word of a stage
-that is not fuaudit's own, and a cap takes it and says so.
+Caps of configs and accounts of runs ask the same list, :func:`in_the_way`. What is of another package a cap takes at
+its word, and says so; an account does not (:func:`no_word`, :func:`outside_parts`). Reasons that need a run, or several
+of them, stand with accounts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fuaudit.config import Config, stage_kind
 from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import FuauditError, PluginError
-from fuaudit.registry import blaming, called, find, is_strange
+from fuaudit.registry import blaming, called, find, is_strange, singular
 from fuaudit.training.events import Released, require_event
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.rounds import OutlineShape
 
 BEHIND = "it stands behind an agreement on coordinates, which was made of rows as they were before it"
 SCALED = "rows are scaled by constants of all rows: each row bears on all others, and nothing limits how much"
+GIVEN = "is given rows of all clients as they were before it, and may send one as that of many"
+PUT_BACK = "the one is given rows as they were, the other acts behind the clients' rows, and may put back what was kept"
 NO_WORD = "nothing compares what it lets out with what it tells"
+
+Part = tuple[str, str]
+"""Kind and name of a plugin."""
 
 
 def released_by(part: Any, columns: int) -> Released:
@@ -52,11 +60,59 @@ def in_the_way(exchange: Exchange, solver: Any, scaling: str, number: int, colum
 
 def no_word(name: str) -> str:
     """Why the word of a client stage is not taken by itself; empty for one of fuaudit's own, which tests look at."""
+    return "" if _is_own("client_stages", name) else f"the stage {name!r} is not fuaudit's own, and {NO_WORD}"
+
+
+def outside_parts(config: Config, exchange: Exchange, number: int) -> str:
+    """Why parts of other packages around a client stage, counted from 0, leave no account of it; empty for nothing.
+
+    What they are given decides. Whoever is given the rows of all clients in front of the noise may send one row as
+    that of many, each with noise of its own. Whoever is given rows in another way may keep them, and a part behind the
+    noise may put them back. One behind it alone is given nothing but what has noise.
+    """
+    if all_rows := _of_others(_given_all_rows(config, exchange, number)):
+        return f"{all_rows[0]} is not fuaudit's own, {GIVEN}"
+    if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, number))):
+        return f"{keeping[0]} and {behind[0]} are not fuaudit's own: {PUT_BACK}"
+    return ""
+
+
+def _given_all_rows(config: Config, exchange: Exchange, number: int) -> list[Part]:
+    """What treats the rows of a round in front of a client stage, and who proposes in it where it is an agreement."""
+    stages: tuple[Any, ...] = exchange.client_stages.stages
+    later = range(number + 1, len(stages)) if is_agreement(stages[number]) else ()
+    at = [*range(number), *(one for one in later if offers(stages[one], "proposals"))]
+    return [("solvers", config.solver["use"]), *_parts("client", [config.client[one] for one in at])]
+
+
+def _given_some_rows(config: Config) -> list[Part]:
+    """What is given rows otherwise: as they are read and dealt, or one client at a time."""
+    tables = {"datasets": config.data, "partitions": config.partition, "models": config.model}
+    return [*((kind, table["use"]) for kind, table in tables.items()), *_parts("adversary", config.adversary)]
+
+
+def _behind(config: Config, number: int) -> list[Part]:
+    """What is given rows as a client stage left them."""
+    transport = _parts("transport", [config.transport] if config.transport else [])
+    return [*_parts("client", config.client[number + 1 :]), *transport, *_parts("server", config.server)]
+
+
+def _parts(key: str, tables: Iterable[Mapping[str, Any]]) -> list[Part]:
+    """Kind and name of each of some tables of an exchange."""
+    return [(stage_kind(table, key), table["use"]) for table in tables]
+
+
+def _of_others(parts: Iterable[Part]) -> list[str]:
+    """Those of some parts, by kind and name, that are of other packages, in words."""
+    return [f"the {singular(kind)} {name!r}" for kind, name in parts if not _is_own(kind, name)]
+
+
+def _is_own(kind: str, name: str) -> bool:
+    """Whether a part is fuaudit's own; one that is not installed is not."""
     try:
-        own = find("client_stages", name).own
+        return find(kind, name).own
     except FuauditError:
-        own = False
-    return "" if own else f"the stage {name!r} is not fuaudit's own, and {NO_WORD}"
+        return False
 
 
 def byzantine(exchange: Exchange) -> tuple[int, ...]:

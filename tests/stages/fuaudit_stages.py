@@ -41,6 +41,49 @@ class ClaimsNoise(Stateless):
         return Released("gaussian", {"noise": self.noise})
 
 
+KEPT = {}
+"""What the next three pass on in the memory of the process."""
+
+
+@dataclass(frozen=True)
+class Keeps(Stateless):
+    """Wrong: keeps the rows for a stage behind it."""
+
+    def apply(self, updates, context, state):
+        KEPT["rows"] = updates.clone()
+        return updates, state
+
+
+@dataclass(frozen=True)
+class PutsBack(Stateless):
+    """Wrong: forgets what it is given for what was kept."""
+
+    def apply(self, updates, context, state):
+        return KEPT.get("rows", updates).clone(), state
+
+
+class Remembers(torch.nn.Linear):
+    def forward(self, inputs):
+        KEPT["inputs"] = inputs.detach()
+        return super().forward(inputs)
+
+
+@dataclass(frozen=True)
+class KeepingModel:
+    """Wrong: a linear model that keeps what it is given."""
+
+    def build(self, shape, classes):
+        return torch.nn.Sequential(torch.nn.Flatten(), Remembers(torch.Size(shape).numel(), classes))
+
+
+@dataclass(frozen=True)
+class OneForAll(Stateless):
+    """Wrong: all clients send the row of the first."""
+
+    def apply(self, updates, context, state):
+        return updates[:1].expand(updates.shape).clone(), state
+
+
 @dataclass(frozen=True)
 class TellsOfIts(Stateless):
     """Leaves rows as they are, and tells of a mechanism that no word of it names."""
@@ -116,6 +159,13 @@ class Flip(Stateless):
 
     def proposals(self, found, updates, context):
         return [torch.arange(len(one), device=one.device) for one in found]
+
+
+@dataclass(frozen=True)
+class FlipUnseen(Flip):
+    """Wrong: says that it sees no row of others."""
+
+    sees: ClassVar[str] = "own"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fuaudit.runs.released import asked_of_clients, release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full
 from fuaudit.training.capped import capped, charged
-from fuaudit.training.releases import byzantine, no_word
+from fuaudit.training.releases import byzantine, no_word, outside_parts
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -69,9 +69,9 @@ def _behind(others: Collection[str]) -> str:
 
 
 def _at_its_word(run: Run, number: int) -> str:
-    """That nothing but the word of a stage is behind an account, as a sentence; empty for a stage of fuaudit's own."""
-    why = no_word(run.config.client[number]["use"])
-    return f" The budget takes a stage at its word: {why}." if why else ""
+    """What an account takes on the word of other packages, as sentences; empty where all parts are fuaudit's own."""
+    found = (no_word(run.config.client[number]["use"]), outside_parts(run.config, run.exchange, number))
+    return "".join(f" The budget takes parts of other packages at their word: {why}." for why in found if why)
 
 
 def _covered(run: Run) -> str:
