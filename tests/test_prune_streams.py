@@ -80,15 +80,15 @@ def lineage(root, trained, kinds, methods):
 
 def subtrees(tree, lost):
     """The seeds of every subtree that holds a lost leaf: each of them gives that leaf back."""
-    from fuaudit.draws.seeds import _half, _middle
+    from fuaudit.draws.seeds import half, middle_of
 
     def walk(seed, first, last):
         if any(first <= leaf < last for leaf in lost):
             yield seed
             if last - first > 1:
-                middle = _middle(first, last)
-                yield from walk(_half(seed, False), first, middle)
-                yield from walk(_half(seed, True), middle, last)
+                middle = middle_of(first, last)
+                yield from walk(half(seed, False), first, middle)
+                yield from walk(half(seed, True), middle, last)
 
     return walk(tree.parts[0].seed, 0, tree.size)
 

@@ -457,15 +457,15 @@ def test_no_salt_or_name_of_an_erased_row_is_left_anywhere(tmp_path, bytes_of):
 
 def seeds_above(salts, gone):
     """The seeds of all subtrees that hold one of these leaves: from each of them it could be made again."""
-    from fuaudit.draws.seeds import _half, _middle
+    from fuaudit.draws.seeds import half, middle_of
 
     def walk(seed, first, last):
         if any(first <= leaf < last for leaf in gone):
             yield seed
             if last - first > 1:
-                middle = _middle(first, last)
-                yield from walk(_half(seed, False), first, middle)
-                yield from walk(_half(seed, True), middle, last)
+                middle = middle_of(first, last)
+                yield from walk(half(seed, False), first, middle)
+                yield from walk(half(seed, True), middle, last)
 
     return walk(salts.parts[0].seed, 0, salts.size)
 

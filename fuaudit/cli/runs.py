@@ -289,7 +289,7 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @output_options
 def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.neighbours import orphans, other_holders, receipts_beside
+    from fuaudit.runs.neighbours import orphans, other_holders, receipts_beside, without_keys
     from fuaudit.runs.run import load_run
     from fuaudit.workflow.prune import prune as work
     from fuaudit.workflow.prune import require_forgotten
@@ -317,16 +317,18 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     pruned, buried = work(run, allow_orphans)
     again = pruned.digest == found.digest and not buried
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
-    receipts = list(map(str, receipts_beside(pruned)))
+    receipts, closed = (list(map(str, find(pruned))) for find in (receipts_beside, without_keys))
     lines = [
         f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
         *([f"without their parent now: {', '.join(losing)}"] if losing else []),
         *(f"left alone: {path} holds a key that gives erased draws back; {_way_out(path)}" for path in others),
         *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
+        *(f"left alone: {path} has models of this training and none of its keys: remove it" for path in closed),
         *(f"left alone: {path} is a receipt that opens erased rows; remove your copies of it" for path in receipts),
     ]
     document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "orphans": losing}
-    document |= {"still_holding_keys": others, "unreadable_keys": unread, "receipts": receipts}
+    document |= {"still_holding_keys": others, "unreadable_keys": unread, "without_keys": closed}
+    document |= {"receipts": receipts}
     output.emit(document, [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]], lines)
 
 

@@ -34,14 +34,14 @@ AT_HAND = 2**16
 """Seeds of subtrees that a tree remembers, at most: about 20 MB."""
 
 
-def _half(seed: bytes, right: bool) -> bytes:
+def half(seed: bytes, right: bool) -> bytes:
     """The seed of one half of what a seed stands for."""
     return hashlib.blake2b(
         b"\1" if right else b"\0", key=seed, digest_size=SEED_BYTES, person=b"fuaudit seeds"
     ).digest()
 
 
-def _middle(first: int, last: int) -> int:
+def middle_of(first: int, last: int) -> int:
     """Where the leaves ``first`` to ``last - 1`` are halved: the left half is the largest power of two below."""
     return first + (1 << (last - first - 1).bit_length() - 1)
 
@@ -132,12 +132,12 @@ class Seeds:
             raise EvidenceError("a seed that this draw needs was destroyed by a prune")
         first, last, seed = part.first, part.last, part.seed
         while last - first > 1:
-            middle = _middle(first, last)
+            middle = middle_of(first, last)
             right = number >= middle
             first, last = (middle, last) if right else (first, middle)
             known = self._expanded.get((first, last))
             if known is None:
-                known = _half(seed, right)
+                known = half(seed, right)
                 if last - first > 1:  # leaves themselves are asked for once, mostly
                     if len(self._expanded) >= AT_HAND:
                         self._expanded.clear()
@@ -166,7 +166,7 @@ class Seeds:
         part = self.part_of(first)
         if (part.first, part.last) == (first, last):
             return part.digest or _digest_of_part(part.seed or b"", first, last)
-        middle = _middle(first, last)
+        middle = middle_of(first, last)
         return node_digest(self._digest(first, middle), self._digest(middle, last))
 
     def holds_just(self, kept: Iterable[range]) -> bool:
@@ -194,13 +194,13 @@ class Seeds:
             seed = part.seed
         overlap = [r for r in wanted if r.start < last and r.stop > first]
         if seed is not None and not overlap:
-            yield Part(first, last, digest=_digest_under(seed, first, last))
+            yield Part(first, last, digest=digest_under(seed, first, last))
         elif seed is not None and overlap[0].start <= first and last <= overlap[0].stop:
             yield Part(first, last, seed)
         else:
-            middle = _middle(first, last)
-            left = None if seed is None else _half(seed, False)
-            right = None if seed is None else _half(seed, True)
+            middle = middle_of(first, last)
+            left = None if seed is None else half(seed, False)
+            right = None if seed is None else half(seed, True)
             yield from _joined([*self._kept(first, middle, left, overlap)], [*self._kept(middle, last, right, overlap)])
 
     def _walk(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -214,7 +214,7 @@ class Seeds:
             return
         if part.first != first or part.last > last or last - first < 2:
             raise EvidenceError("a part of a tree of seeds is none of its subtrees")
-        middle = _middle(first, last)
+        middle = middle_of(first, last)
         left, right = [*self._walk(first, middle)], [*self._walk(middle, last)]
         kinds = {self.part_of(at).seed is None for at in (first, middle)}
         if len(left) == len(right) == len(kinds) == 1:
@@ -276,20 +276,20 @@ def _leaves_under(seed: bytes, first: int, last: int, wanted: range, found: list
     if last - first == 1:
         found.append(seed)
         return
-    middle = _middle(first, last)
-    _leaves_under(_half(seed, False), first, middle, wanted, found)
-    _leaves_under(_half(seed, True), middle, last, wanted, found)
+    middle = middle_of(first, last)
+    _leaves_under(half(seed, False), first, middle, wanted, found)
+    _leaves_under(half(seed, True), middle, last, wanted, found)
 
 
 @lru_cache(maxsize=4096)  # runs of one lineage hold one tree, or parts of it
 def _digest_of_part(seed: bytes, first: int, last: int) -> bytes:
-    """See :func:`_digest_under`, for what a tree holds as one part."""
-    return _digest_under(seed, first, last)
+    """See :func:`digest_under`, for what a tree holds as one part."""
+    return digest_under(seed, first, last)
 
 
-def _digest_under(seed: bytes, first: int, last: int) -> bytes:
+def digest_under(seed: bytes, first: int, last: int) -> bytes:
     """The digest of a whole subtree from its seed."""
     if last - first == 1:
         return leaf_digest(seed)
-    middle = _middle(first, last)
-    return node_digest(_digest_under(_half(seed, False), first, middle), _digest_under(_half(seed, True), middle, last))
+    middle = middle_of(first, last)
+    return node_digest(digest_under(half(seed, False), first, middle), digest_under(half(seed, True), middle, last))

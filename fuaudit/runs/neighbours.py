@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fuaudit.draws import Seeds
-from fuaudit.draws.seeds import Part
+from fuaudit.draws.shared_seeds import Shared, overlap, shared
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import read_json
+from fuaudit.formats.files import read_bytes, read_json
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json
 from fuaudit.runs.ancestors import lineage
-from fuaudit.runs.layout import KEYS, MANIFEST, RUN
+from fuaudit.runs.layout import KEYS, LEDGER, MANIFEST, RUN, TOMBSTONE, file_of, stays
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.pruned_contents import kept_leaves
 from fuaudit.runs.receipts import opens_erased, read_receipt
 from fuaudit.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Folders beside a run that a prune of it leaves alone.
+
+    Attributes:
+        relatives: those of its training, each with the ways of its seeds in the run's tree.
+        unread: those whose keys cannot be read, or are too many to be compared.
+    """
+
+    relatives: tuple[tuple[Path, tuple[str, ...]], ...]
+    unread: tuple[Path, ...]
 
 
 def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Path], list[Path]]:
@@ -28,40 +45,85 @@ def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Pa
         EvidenceError: an ancestor does not check out, another run lies under its name, or the folder that holds the run
             cannot be read.
     """
-    trees, unread = _of_the_training(run, passed_over)
-    if not trees:
-        return [], unread
-    gone = [part for part in run.keys.seeds.keeping(kept_leaves(run, lineage(run))).parts if part.seed is None]
-    return [folder for folder, tree in trees if any(_overlap(part, tree) for part in gone)], unread
+    beside = _neighbours(run, passed_over)
+    if not any(ways for _, ways in beside.relatives):
+        return [], [*beside.unread]
+    mine = run.keys.seeds
+    gone = [part for part in mine.keeping(kept_leaves(run, lineage(run))).parts if part.seed is None]
+    return [folder for folder, ways in beside.relatives if overlap(gone, mine.size, ways)], [*beside.unread]
 
 
 def other_runs(run: Run, passed_over: Collection[Path] = ()) -> list[Path]:
-    """Folders beside a run with keys of its training, whatever a prune has left in them; EvidenceError as above."""
-    return [folder for folder, _ in _of_the_training(run, passed_over)[0]]
+    """Folders beside a run that are of its training, whatever a prune has left in them; EvidenceError as above."""
+    return [folder for folder, _ in _neighbours(run, passed_over).relatives]
 
 
-def _of_the_training(run: Run, passed_over: Collection[Path]) -> tuple[list[tuple[Path, Seeds]], list[Path]]:
-    """Folders beside a run with its tree of seeds, and what each has of it; then those whose keys cannot be read."""
-    mine = run.keys.seeds
-    found, unread = list[tuple[Path, Seeds]](), list[Path]()
+def without_keys(run: Run) -> list[Path]:
+    """Folders beside a run that are of its training by their ledgers alone: nothing tells what their models hold."""
+    return [folder for folder, ways in _neighbours(run, ()).relatives if not ways]
+
+
+def _neighbours(run: Run, passed_over: Collection[Path]) -> Neighbours:
+    """What lies beside a run and is of its training, by seeds or by its ledger; then what may be."""
+    relatives, unread = list[tuple[Path, tuple[str, ...]]](), list[Path]()
     passed = {ancestor.path.resolve() for ancestor in lineage(run) if isinstance(ancestor, Run)}.union(passed_over)
     for folder in _beside(run):
-        path = folder / KEYS
         try:
             home = Path(os.path.realpath(folder, strict=True))
-            if home in passed or not home.is_dir() or not (path.is_symlink() or path.exists()):
+            if home in passed or not home.is_dir():
                 continue
-            tree = _tree_in(path)  # not as strictly as a run is opened: a holder is one in whatever form
+            found = _shared_with(run, folder)
         except FileNotFoundError:  # a link to nowhere
             continue
         except (EvidenceError, OSError):  # no permission to look inside, or a link to itself, is an answer too
             unread.append(folder)
             continue
-        if tree is None:
-            unread += [folder] if is_run(folder) else []  # other programs have a file of this name too
-        elif _same_tree(mine, tree):
-            found.append((folder, tree))
-    return found, unread
+        if found.same is None:
+            unread.append(folder)
+        elif found.same or _tells_of(run, folder):
+            relatives.append((folder, found.ways))
+    return Neighbours(tuple(relatives), tuple(unread))
+
+
+def _shared_with(run: Run, folder: Path) -> Shared:
+    """What the keys in a folder share with those of a run; ``same`` is None where they may be keys in another form.
+
+    They are not read as strictly as where a run is opened: a holder is one in whatever form.
+    """
+    path = folder / KEYS
+    if not path.is_symlink() and not path.exists():
+        return Shared(False)
+    table = read_json(path)
+    try:
+        return shared(run.keys.seeds, Seeds.of_rows(table["seeds"]))
+    except (EvidenceError, TypeError, KeyError):
+        return Shared(None if is_run(folder) and _may_be_ours(table, folder) else False)
+
+
+def _may_be_ours(table: Any, folder: Path) -> bool:
+    """Whether keys in another form may have been edited; other programs have files of these names too."""
+    if isinstance(table, dict) and {name.casefold() for name in table} & {"seeds", "partition", "partition_digest"}:
+        return True
+    if re.search(rb"[0-9A-Fa-f]{64}", canonical_json(table)):
+        return True
+    first = [folder / name for name in (MANIFEST, RUN, TOMBSTONE) if (folder / name).is_file()]
+    return any(b"fuaudit" in read_bytes(path, MAX_JSON_BYTES) for path in first)
+
+
+def _tells_of(run: Run, folder: Path) -> bool:
+    """Whether a ledger in a folder names the commitment of a run, and more lies there than a prune leaves."""
+    try:
+        ledger = read_bytes(folder / LEDGER, MAX_JSON_BYTES)
+    except EvidenceError:
+        return False
+    if run.ledger.events[0]["commitment"].encode() not in ledger:
+        return False
+    return any(file_of(name) is not None and not stays(name) for name in _inside(folder))
+
+
+def _inside(folder: Path) -> Iterator[str]:
+    """The files in a folder and in the folders that runs have, by their paths."""
+    return (item.relative_to(folder).as_posix() for item in [*folder.iterdir(), *folder.glob("*/*")])
 
 
 def orphans(run: Run) -> list[Path]:
@@ -117,26 +179,3 @@ def _parent_in(folder: Path, digests: Collection[str]) -> bool:
         return (folder / MANIFEST).is_file() and read_json(folder / RUN)["parent"]["digest"] in digests
     except (EvidenceError, OSError, TypeError, KeyError):
         return False
-
-
-def _same_tree(mine: Seeds, theirs: Seeds) -> bool:
-    """Whether two trees are one. By a seed that both hold, where there is one: roots take long to compute.
-
-    A surplus leaf makes no other tree of it.
-    """
-    both = next((part.first for part in mine.parts if part.seed is not None and theirs.holds(part.first)), None)
-    return mine.root == theirs.root if both is None else mine.leaf(both) == theirs.leaf(both)
-
-
-def _overlap(gone: Part, tree: Seeds) -> bool:
-    """Whether a tree holds a seed inside a part."""
-    return any(part.seed is not None and part.first < gone.last and gone.first < part.last for part in tree.parts)
-
-
-def _tree_in(path: Path) -> Seeds | None:
-    """The tree of seeds in a neighbour's file; None where it holds none, or in no form that a run has."""
-    table = read_json(path)
-    try:
-        return Seeds.of_rows(table["seeds"])
-    except (EvidenceError, TypeError, KeyError):
-        return None

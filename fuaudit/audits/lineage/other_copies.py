@@ -11,7 +11,7 @@ from fuaudit.draws import END
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.plans import Request
 from fuaudit.runs.drawn import first_drawn
-from fuaudit.runs.layout import FILES, KEYS, LEDGER, MODEL, Held, file_of, is_clients_own, round_of, stays
+from fuaudit.runs.layout import CONFIG, FILES, KEYS, LEDGER, MODEL, Held, file_of, is_clients_own, round_of, stays
 from fuaudit.runs.neighbours import other_holders, other_runs
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
@@ -131,6 +131,8 @@ def _of_models(run: Run, folder: Path) -> str:
     asked = reduce(or_, run.requests, Request())
     try:
         other = load_run(folder)
+        if _training(other) != _training(run):
+            return "of another training from the same secret; they may hold the contribution"
         left = other.plan.retained
         drawn = first_drawn(other, asked)
         # on what it has forgotten as well it does not depend, where none of its draws has it
@@ -145,6 +147,11 @@ def _of_models(run: Run, folder: Path) -> str:
     if other.by_editor:
         return "of another run of the same training, edited by a method that may have read the erased data"
     return f"of another run of the same training, made in rounds that depend on {known}" if known else ""
+
+
+def _training(run: Run) -> tuple[object, ...]:
+    """What tells trainings from one secret apart; the root of the seeds would take as long as a stranger likes."""
+    return run.files[CONFIG]["sha256"], run.contents.root, run.beacon
 
 
 def _in_the_data(case: Case) -> list[ResidualCopy]:

@@ -1,0 +1,201 @@
+"""A forger keeps what was erased beside the run, and edits what would tell whose it is.
+
+A seed is known by its way from the root, whatever size a file gives its tree. Where no seed can be compared, the ledger
+tells whose training it was. A stranger's file costs little, whatever it says.
+"""
+
+import json
+import shutil
+import time
+
+import pytest
+from tests_support import AUDIT_KEY, config, of_the_run, secret
+
+from fuaudit import train, unlearn, verify
+from fuaudit.draws import Seeds
+from fuaudit.draws.seeds import Part
+from fuaudit.draws.shared_seeds import MOST_HASHED, MOST_PARTS, shared
+from fuaudit.formats.forms import pretty_json
+from fuaudit.plans import Request
+from fuaudit.runs.neighbours import other_holders
+from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.workflow.prune import prune
+
+LEARNER = {"use": "fats", "rounds": 4, "cohort": 2, "steps": 1, "batch": 2, "step_size": 0.2}
+GIVES = "gives draws over an earlier population back; its models may hold the contribution"
+UNREAD = "cannot be read, and may give such draws back"
+CLOSED = "cannot be opened as a run; its models may hold the contribution"
+
+
+def table(rounds=4, **others):
+    return config(learner=LEARNER | {"rounds": rounds}, **others)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return train(table(), tmp_path / "root", tiny_dataset(), secret(3))
+
+
+@pytest.fixture
+def copy(root, tmp_path):
+    return shutil.copytree(root.path, tmp_path / "copy")
+
+
+@pytest.fixture
+def pruned(root, copy):
+    """The run after a prune, with a copy of its parent beside it."""
+    drawn = min(root.plan.index.clients)
+    return prune(unlearn(root, "retrain", Request.of([drawn]), root.path.parent / "child", data=tiny_dataset()))[0]
+
+
+def rewrite(folder, document):
+    (folder / "keys.json").unlink(missing_ok=True)
+    (folder / "keys.json").write_bytes(pretty_json(document))
+
+
+def listed(run):
+    result = verify(run, of_the_run(), data=tiny_dataset(), key=AUDIT_KEY, save=False)
+    assert result.verdict == "PASS", result.reason
+    lineage = next(finding for finding in result.findings if finding.audit == "lineage")
+    return {copy.place: copy.why for copy in lineage.copies if copy.holds}
+
+
+@pytest.mark.parametrize("size", [2, 15, 20, 150, 2**20])
+def test_the_root_seed_under_another_size(pruned, copy, size):
+    document = json.loads((copy / "keys.json").read_text())
+    ((_, end, _, _),) = document["seeds"]
+    assert size != end
+    document["seeds"][0][1] = size
+    rewrite(copy, document)
+    assert listed(pruned) == {"copy/keys.json": GIVES}
+    assert other_holders(pruned) == ([copy], [])
+
+
+def test_a_subtree_that_was_moved(pruned, copy):
+    """The seed of a half keeps its leaves under another size, and so stands at another way."""
+    document = json.loads((copy / "keys.json").read_text())
+    whole = Seeds.of_rows(document["seeds"])
+    gone = next(part for part in pruned.keys.seeds.parts if part.seed is None)
+    kept = next(part for part in pruned.keys.seeds.parts if part.seed is not None)
+    half = whole.keeping([range(kept.first, kept.last), range(gone.first, gone.last)])
+    parts = [part for part in half.parts if part.first < 64]
+    bigger = Seeds((*parts, Part(64, 128, digest=bytes(32)), Part(128, 200, bytes(range(32)))))
+    rewrite(copy, document | {"seeds": bigger.as_rows()})
+    assert other_holders(pruned) == ([copy], [])
+
+
+def test_another_training_from_one_secret(pruned, copy, tmp_path):
+    """It is an honest one of more rounds, and its root seed gives every seed back that the prune destroyed."""
+    shutil.rmtree(copy)
+    other = train(table(rounds=40), tmp_path / "other", tiny_dataset(), secret(3))
+    assert listed(pruned) == {"other/keys.json": GIVES}
+    # pruned as well, for a request of its own, it is no other run of this training
+    drawn = max(other.plan.index.clients)
+    prune(unlearn(other, "retrain", Request.of([drawn]), tmp_path / "others-child", data=tiny_dataset()))
+    found = listed(pruned)
+    assert not any("of another run of the same training" in why for why in found.values())
+
+
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_erased_seeds_alone(pruned, copy, zeroed):
+    document = json.loads((copy / "keys.json").read_text())
+    gone = [range(part.first, part.last) for part in pruned.keys.seeds.parts if part.seed is None]
+    rows = Seeds.of_rows(document["seeds"]).keeping(gone).as_rows()
+    if zeroed:
+        next(row for row in rows if row[2] == "digest")[3] = "00" * 32
+    rewrite(copy, document | {"seeds": rows})
+    assert listed(pruned) == {"copy/keys.json": GIVES}
+
+
+@pytest.mark.parametrize("seeds", ["none", "a stranger's"])
+def test_models_of_the_training_without_its_keys(pruned, copy, seeds):
+    (copy / "keys.json").unlink()
+    if seeds != "none":
+        rewrite(copy, {"seeds": Seeds.of(bytes(range(32)), pruned.keys.seeds.size).as_rows()})
+    for name in ("manifest.json", "run.json", "config.toml"):
+        assert listed(pruned) == {"copy/model.safetensors": CLOSED}
+        (copy / name).unlink()
+    for item in copy.iterdir():
+        if item.name != "ledger.jsonl":
+            shutil.rmtree(item) if item.is_dir() else item.unlink()
+    assert listed(pruned) == {}  # a ledger holds no model
+
+
+def test_prune_names_models_of_the_training_without_its_keys(root, copy, fuaudit):
+    (copy / "keys.json").unlink()
+    drawn = min(root.plan.index.clients)
+    child = unlearn(root, "retrain", Request.of([drawn]), root.path.parent / "child", data=tiny_dataset())
+    code, out, _ = fuaudit("prune", child.path, "--yes")
+    assert code == 0
+    assert f"{copy.name} has models of this training and none of its keys: remove it" in out
+
+
+def test_runs_of_other_federations(pruned, copy, tmp_path):
+    """Also of equal data and config, pruned or not, and of other sizes."""
+    shutil.rmtree(copy)
+    other = train(table(), tmp_path / "other", tiny_dataset(), secret(4))
+    train(table(rounds=40), tmp_path / "longer", tiny_dataset(), secret(5))
+    drawn = max(other.plan.index.clients)
+    child = unlearn(other, "retrain", Request.of([drawn]), tmp_path / "others-child", data=tiny_dataset())
+    shutil.copytree(child.path, tmp_path / "closed")
+    (tmp_path / "closed" / "keys.json").unlink()
+    assert listed(pruned) == {}
+    prune(child)
+    assert listed(pruned) == {}
+    assert other_holders(pruned) == ([], [])
+
+
+@pytest.mark.parametrize("beside", ["manifest.json", "run.json"])
+@pytest.mark.parametrize("document", [{"api": "x"}, [], {}, {"seed": 3}])
+def test_files_of_another_program(pruned, copy, beside, document):
+    shutil.rmtree(copy)
+    copy.mkdir()
+    (copy / beside).write_text('{"name": "extension"}')
+    rewrite(copy, document)
+    assert listed(pruned) == {}
+    assert other_holders(pruned) == ([], [])
+
+
+@pytest.mark.parametrize("form", ["another field", "a list", "one digit less", "two halves"])
+def test_keys_in_another_form(pruned, copy, form):
+    document = json.loads((copy / "keys.json").read_text())
+    text = document["seeds"][0][3]
+    edited = {
+        "another field": {"s": text},
+        "a list": [[text]],
+        "one digit less": {"seeds": [[0, 1, "seed", text[:63]]]},
+        "two halves": {"a": text[:32], "b": text[32:]},
+    }[form]
+    rewrite(copy, edited)
+    assert listed(pruned)["copy/keys.json"] == UNREAD
+    if form in ("another field", "a list", "one digit less"):  # also where nothing else tells whose they are
+        (copy / "manifest.json").write_text("{}")
+        (copy / "run.json").write_text("{}")
+        assert listed(pruned)["copy/keys.json"] == UNREAD
+
+
+def stranger(leaves):
+    half = leaves // 2
+    return Seeds((Part(0, half, digest=bytes(32)), Part(half, leaves, bytes(range(32)))))
+
+
+def test_a_strangers_tree_of_many_leaves(pruned, copy):
+    """Two hundred bytes told a verification to compute the digests of all leaves."""
+    document = json.loads((copy / "keys.json").read_text())
+    rewrite(copy, document | {"seeds": stranger(2**24).as_rows()})
+    (copy / "ledger.jsonl").unlink()
+    begun = time.process_time()
+    assert other_holders(pruned) == ([], [])
+    assert time.process_time() - begun < 4
+
+
+def test_what_lies_beyond_the_limits_is_not_known():
+    """Digests of a stranger's seeds are computed where a prune has left digests alone, and of so many leaves."""
+    size = 4 * MOST_HASHED
+    mine, theirs = Seeds.of(bytes(range(32)), size), Seeds.of(bytes(32), size)
+    for gone, same in ((MOST_HASHED, True), (2 * MOST_HASHED, None)):
+        left = mine.keeping([range(gone, size)])
+        assert shared(left, mine.keeping([range(gone)])).same is same
+        assert shared(left, theirs.keeping([range(gone)])).same is (False if same else None)
+        assert shared(left, theirs).same is False  # a seed of ours is enough
+    assert shared(mine, theirs.keeping([range(at, at + 1) for at in range(0, 2 * MOST_PARTS, 2)])).same is None
