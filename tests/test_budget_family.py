@@ -311,6 +311,21 @@ def test_nobody_takes_the_place_of_a_parent_that_is_gone(two, tmp_path, form):
         assert "the parent of last is not at hand" in reasons(last, reader)
 
 
+def test_a_tombstone_that_says_it_was_an_ancestor_that_is_gone_is_none(tmp_path):
+    """As a verification, which finds that its digest is not that of the parent; it had fewer rounds to count."""
+    root = trained(tmp_path / "root", learner=LEARNS | {"rounds": 4})
+    last = forget(forget(root, "retrain", tmp_path / "a", clients=[3]), "noop", tmp_path / "last", clients=[5])
+    (tmp_path / "away").mkdir()
+    shutil.copytree(root.path, tmp_path / "away" / "root")
+    stone = forget(load_run(tmp_path / "away" / "root"), "fats", tmp_path / "away" / "stone", clients=[0])
+    prune(forget(prune(stone)[0], "retrain", tmp_path / "away" / "below", clients=[1]))
+    shutil.copytree(stone.path, tmp_path / "stone")
+    was_another(tmp_path / "stone", load_run(tmp_path / "a").digest)
+    shutil.rmtree(tmp_path / "a")
+    for reader in ("server", "public"):
+        assert "the parent of last is not at hand" in reasons(last, reader)
+
+
 def test_a_copy_of_before_a_prune_does_not_take_the_place_of_the_run(two, tmp_path):
     """Whatever it is called: children name the pruned run by its digest of now."""
     _, child = two

@@ -36,12 +36,9 @@ class Kin:
 
     @property
     def digests(self) -> frozenset[str]:
-        """All by which children can name it.
-
-        What is told alone counts where the ledger is all there is: an account says of a tombstone that it is as told.
-        """
+        """All by which children can name it; what is told alone is none of them, as in a verification."""
         alike = (self, *self.copies)
-        before = {kin.sealed for kin in alike if isinstance(self.found, Tombstone) or not kin.is_told}
+        before = {kin.sealed for kin in alike if not kin.is_told}
         return frozenset(before | {kin.found.digest for kin in alike})
 
     @property
@@ -122,12 +119,11 @@ def _tale(kin: Kin) -> object:
 
 def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
     """Runs without those that say that they were another one of them, and why each of those is a gap."""
-    runs, told, gaps = list[Kin](), list[Kin](), dict[str, str]()
-    for one in kin:
-        (told if one.is_told else runs).append(one)
-    # the run that is asked about counts in any case, and so it is judged last
-    for one in sorted(told, key=lambda one: one.found is own.found):
-        alike = [other for other in runs if {one.sealed, *one.digests} & other.digests]
+    everybody, runs, gaps = tuple(kin), list[Kin](), dict[str, str]()
+    for one in everybody:
+        others = [other for other in everybody if other is not one] if one.is_told else []
+        alike = [other for other in others if {one.sealed, *one.digests} & other.digests]
+        # the run that is asked about counts in any case
         if not alike or one.found is own.found:
             runs.append(one)
         if alike and all(other.found.digest != one.found.digest for other in alike):
