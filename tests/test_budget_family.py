@@ -464,6 +464,38 @@ def test_kept_rounds_that_another_platform_executed_again_may_have_one_noise_ove
     assert "executed what it keeps, round 4, again on another platform" in reasons(child)
 
 
+def went_on(run, since, **changes):
+    """A ledger in which another platform goes on behind a stored round."""
+
+    def course(events):
+        (first,) = [event for event in events if event["event"] == "platform" and event["since"] < since][-1:]
+        at = next(number for number, event in enumerate(events) if event.get("round", 0) > since)
+        return [*events[:at], first | changes | {"since": since}, *events[at:]]
+
+    return told(run.path, course)
+
+
+def test_rounds_that_were_lost_on_another_platform_may_have_one_noise_over_two_rows(tmp_path):
+    """Whoever goes on there executes them again; how many were lost, no ledger tells."""
+    root = trained(tmp_path / "root", budget={"epsilon": 9.0, "delta": 0.0})
+    python = root.info["versions"] | {"python": "3.99.0"}
+    went_on(root, 3, versions=python)
+    assert spent(root) == {"server": 8, "public": 8}  # it computes alike
+    assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
+    went_on(load_run(root.path), 6, canary="0" * 64)
+    for reader in ("server", "public"):
+        assert "root: it was broken off and went on behind round 6 on another platform" in reasons(root, reader)
+    found = Provenance().examine(Case(Evidence(load_run(root.path), None, tiny_dataset()), Keyed(bytes(32))))
+    assert any("went on behind round 6 on another platform" in line for line in found.assumptions)
+
+
+def test_it_is_said_of_the_run_that_was_broken_off_and_not_of_its_child(tmp_path):
+    root = trained(tmp_path / "root")
+    went_on(root, 3, canary="0" * 64)
+    child = forget(load_run(root.path), "fats", tmp_path / "child", clients=[3])
+    assert [reason.partition(":")[0] for reason in reasons(child).split("; ") if "broken off" in reason] == ["root"]
+
+
 def test_one_request_carried_out_on_two_platforms_has_one_noise(two, tmp_path):
     root, _ = two
     again = forget(root, "fats", tmp_path / "again", clients=[3])

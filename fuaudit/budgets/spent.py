@@ -148,8 +148,9 @@ def _honest(terms: Terms) -> str:
 
 
 OUTSIDE = (
-    "runs of this training that lie elsewhere or were not kept; rounds that were lost in a break and executed again on "
-    "another platform; verifications, which train on the same rows; what is listed as released without noise"
+    "runs of this training that lie elsewhere or were not kept; rounds that were lost in a break, where no model of "
+    "their platform was stored; what code of other packages takes without being given it; verifications, which train "
+    "on the same rows; what is listed as released without noise"
 )
 
 

@@ -98,6 +98,15 @@ def makers_of(ledger: Ledger, until: int, after: int = 0) -> tuple[Platform, ...
     return tuple(one for one, end in zip(found, ends, strict=True) if one.since < max(until, 1) and end > after)
 
 
+def went_on_elsewhere(ledger: Ledger, kept: int) -> tuple[int, ...]:
+    """Behind which rounds a run that keeps so many went on where other results may come out, ascending.
+
+    What it had executed behind such a round is lost, and was executed again.
+    """
+    own = (one for one in platforms_of(ledger) if one.since >= kept)
+    return tuple(after.since for one, after in pairwise(own) if after.unlike(one))
+
+
 def platforms_kept(ledger: Ledger, kept: int) -> tuple[Platform, ...]:
     """Those that made the rounds 1 to ``kept`` of a parent, which a child keeps."""
     return makers_of(ledger, kept) if kept else ()

@@ -16,7 +16,7 @@ from fuaudit.registry import build
 from fuaudit.runs.kin import Kin, Kinship
 from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, file_of, round_of
 from fuaudit.runs.ledger import released
-from fuaudit.runs.platforms import makers_of
+from fuaudit.runs.platforms import makers_of, went_on_elsewhere
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.events import as_table
@@ -60,8 +60,12 @@ def _plain(value: Any) -> int | float | str:
 
 def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
     """Why the rounds of a run that count are not all that it released; empty for nothing."""
-    if kin.found.by_editor or parent is None:
+    if kin.found.by_editor:
         return asked_of_clients(kin.found)
+    if lost := lost_elsewhere(kin.found):
+        return lost
+    if parent is None:
+        return ""
     (told,) = kin.found.ledger.of_kind("unlearning")
     # kept rounds behind the last model that was kept are executed again
     again = range(told["kept_rounds"] + 1, min(first, parent.found.rounds_executed + 1))
@@ -71,6 +75,17 @@ def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
             "lie over rows that are rounded otherwise"
         )
     return ""
+
+
+def lost_elsewhere(found: Run | Tombstone) -> str:
+    """Why rounds may have been executed twice, with the same noise, before a run was complete; empty for nothing."""
+    kept = sum(event.get("kept_rounds", 0) for event in found.ledger.of_kind("unlearning"))
+    if not (since := went_on_elsewhere(found.ledger, kept)):
+        return ""
+    return (
+        f"it was broken off and went on behind round {since[0]} on another platform, so rounds that were lost may have "
+        "had the same noise over rows that are rounded otherwise"
+    )
 
 
 def asked_of_clients(found: Run | Tombstone) -> str:

@@ -11,7 +11,7 @@ from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
-from fuaudit.runs.released import asked_of_clients, release_of, releases_of
+from fuaudit.runs.released import asked_of_clients, lost_elsewhere, release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full
 from fuaudit.training.capped import capped, charged
@@ -54,7 +54,7 @@ def budget(run: Run, target: Target) -> CheckResult:
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
         f"its config, epsilon {in_full(target.epsilon)} at delta {in_full(target.delta)}. What other runs of the "
         "lineage released is not counted.",
-        f"{assumed(found, target)}{_at_its_word(run, number)}{_behind(others)}{_covered(run)}",
+        f"{assumed(found, target)}{_at_its_word(run, number)}{_behind(others)}{_lost(run)}{_covered(run)}",
     )
 
 
@@ -72,6 +72,12 @@ def _at_its_word(run: Run, number: int) -> str:
     """What an account takes on the word of other packages, as sentences; empty where all parts are fuaudit's own."""
     found = (no_word(run.config.client[number]["use"]), outside_parts(run.config, run.exchange, number))
     return "".join(f" The budget takes parts of other packages at their word: {why}." for why in found if why)
+
+
+def _lost(run: Run) -> str:
+    """That rounds may have been executed twice, as a sentence; empty for nothing of the kind."""
+    why = lost_elsewhere(run)
+    return f" Each round is counted once: {why}." if why else ""
 
 
 def _covered(run: Run) -> str:
