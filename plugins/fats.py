@@ -88,9 +88,9 @@ class Fats:
         one_sample = Request.of(samples=population.samples[smallest][:1])
         client, sample = (cost(law, population, each).probability for each in (one_client, one_sample))
         return [
-            f"forgetting one more client: rounds are computed anew with probability {client:.6f} "
+            f"forgetting one more client with fats: rounds are computed anew with probability {client:.6f} "
             f"(rho_C = {client_bound(law, population):.4g})",
-            f"forgetting one more sample of the smallest client: with probability {sample:.6f} "
+            f"forgetting one more sample of the smallest client, likewise: with probability {sample:.6f} "
             f"(rho_S = {sample_bound(law, population, smallest):.4g})",
         ]
 

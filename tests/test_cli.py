@@ -266,6 +266,17 @@ def test_show_tells_where_a_run_comes_from(fuaudit, trained, child, target, tmp_
     assert command("report", out) in made
 
 
+def test_what_another_request_would_cost_is_said_of_methods_that_keep_rounds(fuaudit, copies, child, untouched):
+    """The probability is that of FATS: retraining computes all rounds again, and noop none."""
+    said = "forgetting one more client with fats: rounds are computed anew with probability"
+    assert (
+        fuaudit("unlearn", copies / "parent", "--with", "retrain", "--client", "0", "--out", copies / "again")[0] == 0
+    )
+    for name, expected in (("parent", True), ("fats", True), ("noop", False), ("again", False)):
+        assert (said in fuaudit("show", copies / name)[1]) is expected, name
+        assert bool(json.loads(fuaudit("show", copies / name, "--json")[1])["stability"]) is expected
+
+
 def test_errors_say_what_to_do_next(fuaudit, copies, config_file, spec_file):
     """The nearest name, or the next command."""
     config_file()

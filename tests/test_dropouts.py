@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import tomli_w
 import torch
 from fuaudit_plugins.fedprox import Proximal
 from fuaudit_plugins.mifa import LatestUpdates
 from fuaudit_plugins.mimic import Corrections, step_size_conditions
 from fuaudit_plugins.scaffold import ControlVariates
+from tests_support import config
 
 from fuaudit import registry, train
 from fuaudit.config import resolve
@@ -671,7 +673,18 @@ def test_nobody_in_any_round_is_told(tmp_path, fuaudit):
     assert code == 0
     assert "none in any round: the model is the initial one" in out
     words = "condition 19 none, log10 of largest smoothness none, smallest rho none"
-    assert f"concluded     conditions: {words}\n" in out, "in words, not as JSON"
+    assert f"concluded     by mimic, in the terms of its paper: conditions: {words}\n" in out, "in words, not as JSON"
+
+
+def test_what_a_learner_concludes_is_shown_where_it_is_looked_for(tmp_path, fuaudit):
+    """In the terms of its paper, it is nothing for whoever trains or has something forgotten."""
+    learner = {"use": "mimic", "scenario": "static", "probability": 0.5, "rounds": 2, "steps": 1, "batch": 2}
+    (tmp_path / "mimic.toml").write_text(tomli_w.dumps(config(learner=learner | {"step_size": 0.1})))
+    code, out, err = fuaudit("train", tmp_path / "mimic.toml", "--out", tmp_path / "run")
+    assert code == 0, err
+    assert "condition 19" not in out
+    shown = fuaudit("show", tmp_path / "run")[1]
+    assert "concluded     by mimic, in the terms of its paper: conditions: condition 19" in shown
 
 
 def test_a_client_without_samples_counts_as_a_participant_that_stands_still():

@@ -103,6 +103,28 @@ def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
     assert json.loads(fuaudit("show", child.path, "--json")[1])["clients"]["1"] == "ben:1"
 
 
+def test_a_list_of_runs_says_clients_as_they_were_told(fuaudit, tmp_path, quick):
+    """By name where one is left; in columns, whatever the length of folder names; and a tombstone by what it tells."""
+    given, long = data(NAMED), "a-folder-with-a-name-of-more-than-24-characters"
+    run = trained(tmp_path / "run", NAMED)
+    unlearn(run, "fats", request_of(run, ["eve"], [("ben:1", 2)]), tmp_path / long, data=given)
+    verify(run, quick, data=given, budget=0)
+    lines = fuaudit("runs", tmp_path)[1].splitlines()
+    wide = len(long) + 2
+    assert [line[:wide].strip() for line in lines] == [long, "run"]
+    assert [line[wide:].split()[0] for line in lines] == ["unlearning", "training"]
+    assert lines[0].endswith("of run by fats: client 4 (eve), sample 11")
+    assert lines[1].endswith("verified; nothing was asked yet")
+    rows = json.loads(fuaudit("runs", tmp_path, "--json")[1])["runs"]
+    assert [row["verdict"] for row in rows] == ["", "INCONCLUSIVE"]
+    assert rows[0]["request"] == "client 4 and sample 11"
+    later = unlearn(load_run(tmp_path / long), "retrain", Request.of([1]), tmp_path / "later", data=given)
+    prune(later)
+    told = {line.split()[0]: line for line in fuaudit("runs", tmp_path)[1].splitlines()}
+    assert told[long].endswith("of run by fats  (tombstone)")
+    assert told["later"].endswith("by retrain: client 1")  # a prune dropped the name
+
+
 @pytest.mark.parametrize(("names", "told"), [(NAMED, True), ((), True), (NAMED, False)])
 def test_test_rows_of_the_forgotten_are_counted_where_their_owners_are_known(tmp_path, quick, names, told):
     given = replace(data(names), test_owners=torch.tensor([4, 0, 4, 2]) if told else None)

@@ -227,7 +227,7 @@ def show(run: Path, output: Output) -> None:
     if found.commitment != found.ledger.events[0]["commitment"]:
         raise EvidenceError(f"the ledger of {run} names another commitment than its keys, config and contents make")
     redacted = "redacted: what is the clients' own is not here, every other byte accounted for"
-    describe(found, output, redacted if found.redacted else "every byte accounted for")
+    describe(found, output, redacted if found.redacted else "every byte accounted for", concluded=True)
 
 
 @click.command()
@@ -236,7 +236,7 @@ def show(run: Path, output: Output) -> None:
 def runs(folder: Path, output: Output) -> None:
     """List the runs in FOLDER (default: runs), as their files tell: no digest is compared.
 
-    Kind, parent, unlearner, request in ids, and the verdict of the last verification by the log beside each.
+    Kind, parent, unlearner, request, and the verdict of the last verification by the log beside each.
     """
     from dataclasses import asdict
 
@@ -245,7 +245,9 @@ def runs(folder: Path, output: Output) -> None:
     rows = [asdict(row) | {"verdict": _last_verdict(folder / row.name, row)} for row in runs_in(folder)]
     none = [f"no run in {folder}"]
     names = [row["name"] for row in rows]
-    output.emit({"folder": str(folder), "runs": rows}, list(map(_listed, rows)) or none, names or none)
+    width = max(map(len, names), default=0)
+    lines = [_listed(row, width) for row in rows]
+    output.emit({"folder": str(folder), "runs": rows}, lines or none, names or none)
 
 
 def _last_verdict(run: Path, row: Listed) -> str:
@@ -264,10 +266,14 @@ def _last_verdict(run: Path, row: Listed) -> str:
     return last.outcome + when.get(last.of, "") if last.of in when or not last.kept else "not verified as it is now"
 
 
-def _listed(row: dict[str, str]) -> str:
-    of = f"of {row['parent']} by {row['unlearner']}: {row['request'] or '?'}" if row["parent"] else ""
+def _listed(row: dict[str, str], width: int) -> str:
+    asked = f": {row['whom']}" if row["whom"] else ""
+    of = f"of {row['parent']} by {row['unlearner']}{asked}" if row["parent"] else ""
     state = "" if row["state"] == "complete" else f"({row['state']})"
-    return "  ".join(filter(None, (f"{row['name']:<24} {row['kind']:<10}", of, row["verdict"], state)))
+    verdict = row["verdict"]
+    if row["kind"] == "training" and verdict == "INCONCLUSIVE":
+        verdict = "verified; nothing was asked yet"
+    return "  ".join(filter(None, (f"{row['name']:<{width}}  {row['kind']:<10}", of, verdict, state)))
 
 
 @click.command()
@@ -395,12 +401,14 @@ def describe(
     what: str,
     constant: Sequence[tuple[int, float]] = (),
     following: Sequence[str] = (),
+    concluded: bool = False,
 ) -> None:
     """Print what a run records; when quiet only what was done.
 
     Args:
         constant: the most common class of the test rows and its share, where they are known.
         following: commands that come next.
+        concluded: whether to print what the learner concludes, which is for readers of its paper.
     """
     from fuaudit.data.adversaries import in_words as in_words_of_adversaries
     from fuaudit.formats.schema import SALT
@@ -441,6 +449,7 @@ def describe(
         f"  adversary     {text}: their rows were turned before the commitment" for text in document["adversaries"]
     ]
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
+    lines += [f"  {text}" for text in (_concluded(run) if concluded else ())]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
     if run.is_child:
         document |= {
@@ -521,9 +530,7 @@ def _anew(computed: dict[str, Any] | None) -> list[str]:
 
 
 def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
-    """Who took part, how the final model serves the clients, and what the learner concludes."""
-    from fuaudit.formats.schema import PARTICIPATION, SALT
-
+    """Who took part, and how the final model serves the clients."""
     cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
     never = " (of a client who never took part)" if told["largest_gap"] > len(cohorts) else ""
@@ -538,8 +545,16 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
         lines.append(
             f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {counted(len(shares), 'client')}"
         )
+    return lines
+
+
+def _concluded(run: Any) -> list[str]:
+    """What the learner concludes of the run; its words are those of its paper."""
+    from fuaudit.formats.schema import PARTICIPATION, SALT
+
+    told, by = run.participation, f"by {run.config.learner['use']}, in the terms of its paper"
     own = sorted(told.keys() - PARTICIPATION.keys() - {SALT})
-    return lines + [f"concluded     {_in_words(name)}: {_in_words(told[name])}" for name in own]
+    return [f"concluded     {by}: {_in_words(name)}: {_in_words(told[name])}" for name in own]
 
 
 def _in_words(value: object) -> str:
@@ -587,6 +602,20 @@ def _traffic(told: dict[str, Any] | None) -> list[str]:
 
 
 def _stability(run: Any) -> list[str]:
-    """How often one more request would make an exact rewriter compute again, where the learner can say it."""
+    """How often one more request would make an exact rewriter compute again, where the learner can say it.
+
+    Of a child only where its method keeps rounds and is exact: retraining computes all again, and others nothing.
+    """
     describe = says(run.learner, "stability")
-    return describe(run.plan.retained) if describe else []
+    return describe(run.plan.retained) if describe and (not run.is_child or _keeps(run)) else []
+
+
+def _keeps(run: Any) -> bool:
+    """Whether the method that made a child claims exactness and is no retraining."""
+    from fuaudit.registry import find
+
+    try:
+        method = find("unlearners", run.info["unlearner"]["use"]).load()
+    except FuauditError:
+        return False
+    return method is not find("unlearners", "retrain").load() and bool(says(method, "exact_for"))

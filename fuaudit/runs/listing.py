@@ -9,8 +9,9 @@ from typing import Any
 
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.runs.layout import FORMER, MANIFEST, PLAN, RUN, TOMBSTONE
+from fuaudit.runs.layout import CLIENTS, FORMER, MANIFEST, PLAN, RUN, TOMBSTONE
 from fuaudit.runs.manifest import read_form
+from fuaudit.text import client_in_words
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Listed:
         kind: "training" or "unlearning"; empty where it cannot be read.
         state: "complete", "interrupted", "tombstone", or why it cannot be read.
         parent, unlearner: of a child, by name.
-        request: of a child, in ids.
+        request: of a child, in ids; empty where its files no longer tell it.
+        whom: the same, clients by the names that are left beside their ids.
         digest, ledger: by its manifest, of files and the last event; empty without one.
         former: both of before its prune, as it tells; empty where it was not pruned.
     """
@@ -33,6 +35,7 @@ class Listed:
     parent: str = ""
     unlearner: str = ""
     request: str = ""
+    whom: str = ""
     digest: str = ""
     ledger: str = ""
     former: tuple[str, ...] = ()
@@ -90,10 +93,18 @@ def _sealed(folder: Path, name: str) -> tuple[str, str]:
 def _row(folder: Path, info: dict[str, Any], state: str, digest: str = "") -> Listed:
     if info["kind"] == "training":
         return Listed(folder.name, info["kind"], state, digest=digest)
-    request = _request(folder) if state != "tombstone" else ""
-    return Listed(folder.name, info["kind"], state, info["parent"]["name"], info["unlearner"]["use"], request, digest)
+    asked = None if state == "tombstone" else _asked(folder)
+    words = (str(asked), _whom(folder, asked)) if asked else ("", "")
+    return Listed(folder.name, info["kind"], state, info["parent"]["name"], info["unlearner"]["use"], *words, digest)
 
 
-def _request(folder: Path) -> str:
+def _asked(folder: Path) -> Request | None:
     rows = read_form(folder, PLAN)["requests"]
-    return str(Request(tuple(rows[-1]["clients"]), tuple(rows[-1]["samples"]))) if rows else ""
+    return Request(tuple(rows[-1]["clients"]), tuple(rows[-1]["samples"])) if rows else None
+
+
+def _whom(folder: Path, asked: Request) -> str:
+    """Whom a request names, by names that lie in the open; those of clients with secrets lie with these."""
+    names = read_form(folder, CLIENTS)["names"] or {}
+    clients = [client_in_words(client, names.get(str(client))) for client in asked.clients]
+    return ", ".join([*clients, *([str(Request((), asked.samples))] if asked.samples else [])])

@@ -118,6 +118,12 @@ def _doubts(case: Case) -> list[str]:
     return list(case.run.info["doubts"]) if case.run.is_child else []
 
 
+NOT_NEEDED = (
+    "what is left of the run answers all that this audit asks. No other audit reads them, so what is said elsewhere of "
+    "a pruned lineage stays as it is"
+)
+
+
 def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
     """What a reader has to know of the findings given with --before."""
     if case.known.before is None:
@@ -126,7 +132,7 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
         return ["The findings given with --before do not pass the audit provenance: nothing here rests on them."]
     if not any(answer.before for answer in answers):
         asked = any(NOT_SHOWN in answer.text for answer in answers)
-        why = "they do not show what was asked of them" if asked else "they were not needed"
+        why = "they do not show what was asked of them" if asked else NOT_NEEDED
         return [f"Nothing here rests on the findings given with --before: {why}."]
     digest = f" (SHA-256 {case.known.before.sha256})"
     return [f"The findings given with --before{digest} are the auditor's own: nothing in them proves who made them."]
