@@ -446,6 +446,11 @@ class TestTensors:
             ({"inputs": torch.zeros(0, 3), "targets": torch.zeros(0, dtype=torch.int64)}, "cannot be used"),
             ({"test_targets": torch.tensor([0.5])}, "test_targets must be integers"),
             ({"more": torch.zeros(4, 3)}, "holds tensors that nothing reads: more"),
+            ({"lines": torch.zeros(4, 3)}, "lines must be integers"),
+            ({"lines": torch.zeros(4, 3, dtype=torch.int64)}, "lines must be integers"),
+            ({"lines": torch.arange(9)}, "one line of a file for each of the targets"),
+            ({"test_lines": torch.zeros(2)}, "test_lines must be integers"),
+            ({"test_lines": torch.arange(9)}, "one line of a file for each of the test_targets"),
         ],
     )
     def test_what_does_not_fit_is_refused(self, tmp_path, tensors, said):

@@ -60,8 +60,10 @@ def test_the_folder_of_rows_is_named_where_it_holds_erased_ones(child, quick, fo
     assert in_data(found) == ["holds 4 rows that a request erased"]
 
 
-def test_rows_of_nobody_are_counted_where_hers_are_not_at_hand(child, quick, tmp_path):
-    """They may lie under other ids: of an unused row nothing was committed to."""
+def test_rows_of_nobody_are_counted(child, quick, folder, tmp_path, fuaudit):
+    """They may be hers under other ids, whether or not hers are known: of an unused row nothing was committed to."""
+    code, _, err = fuaudit("receipt", tmp_path / "run", "--client", "eve", "--out", tmp_path / "eve.json")
+    assert code == 0, err
     rows_of(kept := tmp_path / "kept", STAY, KEPT)
     tensors = load_file(kept / "data.safetensors")
     assert not any("of no client of the run" in line for line in lineage_of(child, quick, kept).details)
@@ -72,6 +74,9 @@ def test_rows_of_nobody_are_counted_where_hers_are_not_at_hand(child, quick, tmp
     assert in_data(found) == []
     told = "2 rows at hand are of no client of the run, and may hold anything: nothing was committed to of them"
     assert told in found.details
+    assert told in lineage_of(child, quick, kept, receipts=[tmp_path / "eve.json"]).details
+    whole = verify(child, quick, data=kept, erased=folder, budget=0, save=False)
+    assert told in next(found for found in whole.findings if found.audit == "lineage").details
 
 
 def test_after_a_prune_rows_that_may_be_hers_are_not_said_to_be_elsewhere(child, quick, folder, tmp_path):

@@ -19,7 +19,7 @@ from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.model_in_use import NOT_COMPARED
+from fuaudit.verification.model_in_use import not_compared
 
 NO_PARENT = "The parent of the run is not at hand: give its folder with --parent."
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
@@ -60,8 +60,7 @@ class Integrity:
             verdict, shows = served
         elif served is not None:
             details.append(served[1])
-        model = case.known.model
-        trusted = NOT_COMPARED if model is None else model.told, *_as_told((run, *case.evidence.ancestors))
+        trusted = *not_compared(case.known.model, run), *_as_told((run, *case.evidence.ancestors))
         return Finding(
             "integrity",
             Subject.RUN,

@@ -75,7 +75,10 @@ class Tensors:
                 "Give inputs (n, ...) of real numbers or integers, and targets (n,).",
             )
         columns = {name: self._integers(root, tensors, name) for name in ("targets", "test_targets")}
-        columns |= {name: self._integers(root, tensors, name) for name in sorted(NUMBERS & tensors.keys())}
+        columns |= {name: self._integers(root, tensors, name) for name in sorted((NUMBERS | LINES) & tensors.keys())}
+        for name in sorted(LINES & columns.keys()):
+            if columns[name].shape != columns[of := name.replace("lines", "targets")].shape:
+                raise UsageError(f"{root / self.file}: {name} must give one line of a file for each of the {of}")
         ids = columns.get("ids", torch.arange(count))
         if "owners" in columns and columns["owners"].shape != ids.shape:
             raise UsageError(f"{root / self.file}: owners must name one owner a training row")

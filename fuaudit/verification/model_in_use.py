@@ -39,13 +39,18 @@ class ModelInUse:
     tensors: dict[str, Tensor]
     beside: int
 
-    @property
-    def told(self) -> str:
-        """What nothing compares, as a sentence: whoever wrote the file can have put anything there."""
-        return (
-            f"{counted(self.beside, 'byte')} of the file of the model in use are names and notes of its writer: "
-            "nothing compares them."
-        )
+
+def not_compared(given: ModelInUse | None, run: Run) -> tuple[str, ...]:
+    """What of the model in use nothing compares, in sentences: none where its file is one of the run's own."""
+    if given is None:
+        return (NOT_COMPARED,)
+    if given.sha256 in {entry["sha256"] for entry in run.files.values()}:
+        return ()
+    beside = counted(
+        given.beside, "byte of the file of the model in use is", "bytes of the file of the model in use are"
+    )
+    notes = "no numbers: names, spaces and notes of its writer. Nothing compares more of them than names of parameters."
+    return (f"{beside} {notes}",)
 
 
 def read_model_in_use(path: Path, run: Run) -> ModelInUse:

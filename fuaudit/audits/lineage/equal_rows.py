@@ -190,7 +190,7 @@ def _not_compared(found: Equal) -> Iterator[str]:
     ):
         if rows:
             yield f"{len(rows)} rows at hand under erased ids {why}, and were not compared: {span(rows)}"
-    if found.unknown and found.nobodys:
+    if found.nobodys:
         rows_are = counted(found.nobodys, "row at hand is", "rows at hand are")
         yield f"{rows_are} of no client of the run, and may hold anything: nothing was committed to of them"
 
