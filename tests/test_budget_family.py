@@ -388,11 +388,71 @@ def test_a_copy_of_an_edited_run_is_no_second_one(two, tmp_path):
     assert "edited: " not in reasons(root)
 
 
-def test_what_is_no_run_is_no_gap(two, tmp_path):
-    """Other folders have a manifest.json too."""
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"manifest.json": "{}"},
+        {"manifest.json": "{}", "config.toml": "a = 1"},
+        {"run.json": "{}", "config.toml": "a = 1", "ledger.jsonl": '{"event":"x"}\n'},
+        {"ledger.jsonl": "a line\n"},
+    ],
+)
+def test_what_is_no_run_is_no_gap(two, tmp_path, files):
+    """Other programs have files of these names too."""
     (tmp_path / "website").mkdir()
-    (tmp_path / "website" / "manifest.json").write_text("{}")
-    assert spent(two[1]) == {"server": 12, "public": 12}
+    for name, content in files.items():
+        (tmp_path / "website" / name).write_text(content)
+    assert account_of(load_run(two[1].path)).towards["server"].accounts[0].epsilon == epsilon(12)
+
+
+def test_what_a_prune_leaves_of_another_training_is_no_gap(two, tmp_path):
+    other = trained(tmp_path / "other", 4)
+    (tmp_path / "redacted").mkdir()
+    redact(other, tmp_path / "redacted" / "other")
+    prune(forget(other, "fats", tmp_path / "other-child", clients=[3]))
+    account = account_of(load_run(two[1].path), also=[tmp_path / "redacted"]).towards["server"]
+    assert account.accounts[0].epsilon == epsilon(12)
+
+
+def test_another_training_that_was_broken_off_is_no_gap(two, tmp_path):
+    other = trained(tmp_path / "other", 4)
+    with (other.path / "ledger.jsonl").open("ab") as ledger:
+        ledger.write(b'{"event":')
+    (other.path / "manifest.json").unlink()
+    assert account_of(load_run(two[1].path)).towards["server"].accounts[0].epsilon == epsilon(12)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"ledger.jsonl"},
+        {"ledger.jsonl", "model.safetensors"},
+        {"run.json", "model.safetensors"},
+        {"manifest.json", "model.safetensors"},
+    ],
+)
+def test_what_is_left_of_a_relative_is_a_gap(two, left):
+    root, child = two
+    for item in child.path.iterdir():
+        if item.is_file() and item.name not in left:
+            item.unlink()
+    assert "child: " in reasons(root)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_a_relative_that_names_another_commitment_is_a_gap(two, chained):
+    """Its hash chain does not follow from that, or its manifest names another ledger."""
+    root, child = two
+    path, mine = child.path / "ledger.jsonl", root.ledger.events[0]["commitment"]
+    if chained:
+        events, ledger = read_ledger(child.path).events, Ledger()
+        path.unlink()
+        for event in (events[0] | {"commitment": "f" * 64}, *events[1:]):
+            facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+            ledger = append(child.path, ledger, event["event"], **facts)
+    else:
+        path.write_bytes(path.read_bytes().replace(mine.encode(), b"f" * 64, 1))
+    assert "begins with another commitment" in reasons(root)
 
 
 def test_tombstones_that_say_that_they_are_in_a_circle(two):

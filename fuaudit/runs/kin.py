@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from fuaudit.errors import EvidenceError, FuauditError
-from fuaudit.formats.files import read_bytes
+from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
-from fuaudit.runs.layout import CONFIG, LEDGER, MANIFEST, RUN, SECRETS, TOMBSTONE
+from fuaudit.runs.layout import LEDGER, MANIFEST, RUN, SECRETS, TOMBSTONE
 from fuaudit.runs.ledger import PLATFORM, released
 from fuaudit.runs.pruned_contents import former_of
 from fuaudit.runs.run import Run, load_run
@@ -23,6 +24,8 @@ from fuaudit.runs.tombstone import Tombstone, read_tombstone
 UNFINISHED = "it was begun and not finished, so how many rounds it executed is not known"
 ONE_DIGEST = "it says that before a prune it was what another run is: as its parent's, that would hide its own rounds"
 OTHER_TALE = "it is a copy of {}, and its ledger tells otherwise of rounds"
+OF_A_RUN = b'"fuaudit run '
+"""In every manifest and run.json, whatever version wrote it."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
     for folder in _folders([run.path.resolve().parent, *also]):
         name = folder.name if folder.name not in {*gaps, *(kin.name for kin in found)} else folder
         try:
-            if folder.resolve() != run.path.resolve() and _commitment(folder) == _commitment(run.path):
+            if folder.resolve() != run.path.resolve() and _is_of(folder, run):
                 found.append(Kin(str(name), _opened(folder, run)))
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
@@ -132,28 +135,65 @@ def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:
-    """The folders in some places that hold a run; runs before tombstones."""
+    """The folders in some places that may hold a run, by names of files; runs before tombstones."""
+    names = (MANIFEST, RUN, TOMBSTONE, LEDGER)
     for place in places:
         try:
-            inside = sorted(filter(_is_ours, place.iterdir()))
+            inside = sorted(item for item in place.iterdir() if any((item / name).is_file() for name in names))
         except OSError as error:
             raise EvidenceError(f"cannot look through {place}: {error.strerror or error}") from error
         yield from sorted(inside, key=lambda item: not (item / MANIFEST).is_file())
 
 
+def _is_of(folder: Path, run: Run) -> bool:
+    """Whether a folder holds what was made of the training of a run, and not of another one, or by another program.
+
+    Raises:
+        EvidenceError: it holds a run, or what is left of one, and its ledger does not tell of which training.
+    """
+    lines = _lines(folder)
+    commitment = _commitment(lines[0], folder) if lines else ""
+    if commitment == run.ledger.events[0]["commitment"]:
+        return True
+    if not commitment and _is_ours(folder):
+        raise EvidenceError(f"{folder / LEDGER} is missing, or does not begin with a commitment")
+    if commitment and _is_torn(lines, folder):
+        raise EvidenceError(f"the ledger of {folder} begins with another commitment, and does not follow from it")
+    return False
+
+
+def _lines(folder: Path) -> list[bytes]:
+    """The whole lines of a ledger; none where there is no ledger that can be read."""
+    return _content(folder / LEDGER).split(b"\n")[:-1]
+
+
+def _content(path: Path) -> bytes:
+    """What is in a file; nothing where it is not there, or is larger than such files of a run are."""
+    try:
+        return read_bytes(path, MAX_JSON_BYTES)
+    except EvidenceError:
+        return b""
+
+
+def _commitment(line: bytes, folder: Path) -> str:
+    """What a first line of a ledger commits to; empty where it is none."""
+    try:
+        event = parse_canonical(line, folder / LEDGER)
+    except EvidenceError:
+        return ""
+    return str(event.get("commitment", "")) if isinstance(event, dict) else ""
+
+
+def _is_torn(lines: Sequence[bytes], folder: Path) -> bool:
+    """Whether a ledger has a line that does not name the one before it, or is not that of the manifest beside it."""
+    if any(sha256(line).encode() not in after for line, after in pairwise(lines)):
+        return True
+    return (folder / MANIFEST).is_file() and sha256(lines[-1]).encode() not in _content(folder / MANIFEST)
+
+
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds a run, also one of which a file was taken away; others have a manifest.json as well."""
-    there = [name for name in (MANIFEST, RUN, CONFIG, TOMBSTONE, LEDGER) if (folder / name).is_file()]
-    return len(there) > 1 or there == [TOMBSTONE]  # all that is left of a buried run, beside its ledger
-
-
-def _commitment(folder: Path) -> str:
-    """What the first line of a ledger commits to; EvidenceError where it is none."""
-    path = folder / LEDGER
-    event = parse_canonical(read_bytes(path, MAX_JSON_BYTES).partition(b"\n")[0], path)
-    if not isinstance(event, dict) or not isinstance(event.get("commitment"), str):
-        raise EvidenceError(f"{path} does not begin with a commitment")
-    return str(event["commitment"])
+    """Whether files in a folder say that they are of a run; other programs have a manifest.json as well."""
+    return (folder / TOMBSTONE).is_file() or any(OF_A_RUN in _content(folder / name) for name in (MANIFEST, RUN))
 
 
 def _opened(folder: Path, run: Run) -> Run | Tombstone:
