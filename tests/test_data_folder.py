@@ -79,6 +79,31 @@ def test_rows_of_nobody_are_counted(child, quick, folder, tmp_path, fuaudit):
     assert told in next(found for found in whole.findings if found.audit == "lineage").details
 
 
+def test_hers_under_ids_beyond_the_run_are_named(child, quick, folder, tmp_path, fuaudit):
+    """A salt opens her leaf with the row under whatever id: the run has it before a prune, and her receipt after it."""
+    code, _, err = fuaudit("receipt", tmp_path / "run", "--client", "eve", "--out", tmp_path / "eve.json")
+    assert code == 0, err
+    whole = load_file(folder / "data.safetensors")
+    tensors = load_file(rows_of(tmp_path / "kept", STAY, KEPT) / "data.safetensors")
+    hers = (whole["owners"] == EVE).nonzero().flatten()[:3]
+    end = len(whole["owners"])
+    more = {name: torch.cat([tensors[name], whole[name][hers]]) for name in ("inputs", "targets")}
+    more |= {"owners": torch.cat([tensors["owners"], torch.zeros(3, dtype=torch.int64)])}
+    ids = {"ids": torch.cat([tensors["ids"], end + torch.arange(3)])}
+    save_file(tensors | more | ids, tmp_path / "kept" / "data.safetensors")
+    found = lineage_of(child, quick, tmp_path / "kept")
+    named = ["holds 3 copies of erased rows under other ids"]
+    assert in_data(found) == named
+    line = f"3 copies of erased rows at hand under ids of no retained client: {end} to {end + 2}"
+    assert line in found.details
+    assert not any("of no client of the run" in line for line in found.details)
+    pruned, _ = prune(child)
+    assert in_data(lineage_of(pruned, quick, tmp_path / "kept")) == [
+        "holds 3 rows of no retained client, which may be erased ones"
+    ]
+    assert in_data(lineage_of(pruned, quick, tmp_path / "kept", receipts=[tmp_path / "eve.json"])) == named
+
+
 def test_after_a_prune_rows_that_may_be_hers_are_not_said_to_be_elsewhere(child, quick, folder, tmp_path):
     pruned, _ = prune(child)
     found = lineage_of(pruned, quick, folder)

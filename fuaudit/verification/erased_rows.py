@@ -6,13 +6,13 @@ erased one where its leaf opens under a salt of the run, of an ancestor at hand,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from fuaudit.commitments.contents import Candidate, committed
+from fuaudit.commitments.contents import Candidate, committed, row_digests
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.receipts import Receipt, Row
+from fuaudit.runs.receipts import Receipt, Row, held_by
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 
@@ -28,17 +28,23 @@ class AtHand:
         places: id -> place, of the rows that open their leaves.
         other: ids of rows that do not open their leaves under any salt at hand, ascending.
         unknown: ids of rows of which no salt is left to open them with, ascending.
+        moved: ids that no client of the run has retained, under which an erased row lies that has another id.
     """
 
     places: dict[int, Place]
     other: tuple[int, ...]
     unknown: tuple[int, ...]
+    moved: tuple[int, ...] = ()
+
+
+MOST_TRIED = 2**22
+"""Pairs of an erased row and a row of no retained client that are tried, at most: a few seconds."""
 
 
 def at_hand(run: Run, above: Sequence[Run | Tombstone], receipts: Iterable[Receipt], dataset: Dataset) -> AtHand:
     """Open the leaves of all rows that any request up to this run took out, as far as rows and salts are at hand."""
     holders = [run, *(one for one in above if isinstance(one, Run) and _alike(one, run))]
-    places, candidates = list[Place](), list[Candidate]()
+    places, candidates, known = list[Place](), list[Candidate](), set[Row]()
     for client in sorted(run.contents.clients):
         erased = _erased_places(run, client)
         if not erased:
@@ -48,12 +54,28 @@ def at_hand(run: Run, above: Sequence[Run | Tombstone], receipts: Iterable[Recei
         salts = [[row.salt for row in rows] for rows in hers] + [_salts(one, client) for one in holders]
         ids = [[row.id for row in rows] for rows in hers] + [_ids(one, client) for one in holders]
         for place in erased:
+            known |= {
+                Row(row, salt, leaves[place])
+                for numbers, column in zip(ids, salts, strict=True)
+                if (row := numbers[place]) is not None and (salt := column[place]) is not None
+            }
             given = tuple({column[place]: None for column in salts})
             for row in sorted({number for column in ids if (number := column[place]) is not None}):
                 if row < dataset.size and row not in dataset.absent:
                     places.append((client, place))
                     candidates.append(Candidate(row, leaves[place], given))
-    return _sorted_out(places, candidates, committed(candidates, dataset))
+    found = _sorted_out(places, candidates, committed(candidates, dataset))
+    return replace(found, moved=_moved(run, known, dataset, found.places))
+
+
+def _moved(run: Run, known: Collection[Row], dataset: Dataset, opened: Collection[int]) -> tuple[int, ...]:
+    """Ids of no retained client under which an erased row lies that is ``known``; none where that are too many."""
+    kept = run.plan.retained.owner
+    left = [row for row in range(dataset.size) if not (row in dataset.absent or row in kept or row in opened)]
+    if not left or len(left) * len(known) > MOST_TRIED:
+        return ()
+    digests = row_digests(dataset.inputs[left], dataset.targets[left])
+    return tuple(sorted({row for row, _ in held_by(tuple(known), dict(zip(left, digests, strict=True)))}))
 
 
 def of_nobody_retained(run: Run, opened: AtHand, dataset: Dataset) -> tuple[int, ...]:
@@ -62,7 +84,7 @@ def of_nobody_retained(run: Run, opened: AtHand, dataset: Dataset) -> tuple[int,
     A prune takes the ids of erased rows out. Then each row that no retained client has may be one of them, but for
     those that do not open a leaf which they should.
     """
-    kept, known = run.plan.retained.owner, {*opened.places, *opened.other}
+    kept, known = run.plan.retained.owner, {*opened.places, *opened.other, *opened.moved}
     erased = run.original.owner.keys() - kept.keys() - run.stand_ins
     return tuple(
         row

@@ -77,7 +77,7 @@ def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Re
         *_by_receipt(dataset, retained, [row for _, row in opened]),
     }
     left = of_nobody_retained(run, erased, dataset)
-    nobodys = dataset.size - len(dataset.absent | run.original.owner.keys() | {*left})
+    nobodys = dataset.size - len(dataset.absent | run.original.owner.keys() | {*left, *erased.moved})
     compared = len(erased.places), len(by_receipt), known, total - known
     return Equal(tuple(sorted(pairs)), *compared, erased, left, nobodys)
 
@@ -190,6 +190,9 @@ def _not_compared(found: Equal) -> Iterator[str]:
     ):
         if rows:
             yield f"{len(rows)} rows at hand under erased ids {why}, and were not compared: {span(rows)}"
+    if found.others.moved:
+        copies = counted(len(found.others.moved), "copy", "copies")
+        yield f"{copies} of erased rows at hand under ids of no retained client: {span(found.others.moved)}"
     if found.nobodys:
         rows_are = counted(found.nobodys, "row at hand is", "rows at hand are")
         yield f"{rows_are} of no client of the run, and may hold anything: nothing was committed to of them"

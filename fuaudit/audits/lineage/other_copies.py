@@ -166,6 +166,7 @@ def _in_the_data(case: Case) -> list[ResidualCopy]:
     whose = set() if data.owners is None else {int(data.owners[row]) for row in kept if row < data.size}
     named = 0 if data.owners is None else sum(bool(n) and k not in whose for k, n in enumerate(data.owner_names))
     held = [f"{counted(len(opened.places), 'row')} that a request erased"] if opened.places else []
+    held += [f"{counted(len(opened.moved), 'copy', 'copies')} of erased rows under other ids"] if opened.moved else []
     held += [f"{counted(len(left), 'row')} of no retained client, which may be erased ones"] if left else []
     held += [f"{counted(named, 'name')} of whom no row is retained"] if named else []
     where = "the folders of --data and --erased" if case.known.erased else "the folder of --data"
