@@ -707,6 +707,27 @@ def test_the_account_stays_where_what_parts_are_given_cannot_undo_it(tmp_path, m
     assert epsilon_of(with_parts(tmp_path / "run", monkeypatch, **parts), part)[0] < float("inf")
 
 
+def test_of_a_child_that_keeps_rounds_no_more_left_than_of_its_parent(tmp_path, monkeypatch):
+    """Its model is its parent's, of whose rows all had noise; what an editor makes of it is another matter."""
+    root = with_parts(tmp_path / "root", monkeypatch)
+    kept = forget(root, "noop", tmp_path / "kept", clients=[3])
+    forget(root, "finetune", tmp_path / "edited", {"rounds": 1}, clients=[3])
+    left = account_of(root, delta=1e-5).unlimited
+    assert kept.ledger.of_kind("round") == []
+    assert left["kept"] == left["root"]
+    assert {one.where for one in left["edited"]} - {one.where for one in left["root"]} >= {"model.safetensors"}
+
+
+def test_a_model_is_made_of_rounds_that_are_kept_too(tmp_path, monkeypatch):
+    """What a parent released without noise is in the models of a child whose own rounds all had some."""
+    root = with_parts(tmp_path / "root", monkeypatch)
+    child = forget(root, "fats", tmp_path / "child", clients=[3])
+    assert child.ledger.of_kind("round")[0]["round"] > 1
+    told(root.path, lambda events: [{n: v for n, v in event.items() if n != "told"} for event in events])
+    left = account_of(child, delta=1e-5).unlimited["child"]
+    assert "model.safetensors" in {one.where for one in left}
+
+
 # what is said
 
 

@@ -113,7 +113,7 @@ def account_of(
         terms,
         tuple(sorted({family.run, *published})),
         {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
-        {kin.name: unlimited(kin, _shown(run), terms.by_config) for kin in related.kin},
+        unlimited(related.kin, _shown(run), terms.by_config),
     )
 
 
@@ -132,7 +132,7 @@ def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> Family
     runs, doubles = apart(kin[0], kin)
     terms, spent = _terms(run, kin), spent_towards_server(family_of(Kinship(kin[0], tuple(runs), {}, doubles)))
     found = tuple(one.with_outside(SIBLINGS) for one in accounts(spent, terms, LINEAGE))
-    left = {one.name: unlimited(one, _shown(run), terms.by_config) for one in kin}
+    left = unlimited(kin, _shown(run), terms.by_config)
     return FamilyAccount(kin[0].name, terms, (kin[0].name,), {"lineage": Towards(spent, found)}, left)
 
 

@@ -180,15 +180,21 @@ FROM_ROWS = frozenset({LEDGER, CHECKPOINT, MODEL})
 """Files that are made of what clients send in rounds; where that has noise, they tell no more than it."""
 
 
-def unlimited(kin: Kin, shows: str, by_config: Collection[Release] = ()) -> tuple[Unlimited, ...]:
-    """What left a run that nothing limits: in its rounds, then in its files, also where these were removed since.
+def unlimited(
+    family: Collection[Kin], shows: str, by_config: Collection[Release] = ()
+) -> dict[str, tuple[Unlimited, ...]]:
+    """Name of a run -> what left it that nothing limits: in its rounds, then in its files, also if removed since.
 
     Args:
         shows: what the transport shows the server of a round.
         by_config: what client stages release under, as the config has them.
     """
+    by_digest = {digest: kin for kin in family for digest in kin.digests}
+    return {kin.name: _unlimited(kin, shows, _is_noisy(kin, by_digest, by_config)) for kin in family}
+
+
+def _unlimited(kin: Kin, shows: str, noisy: bool) -> tuple[Unlimited, ...]:
     lines = kin.found.ledger.of_kind("round")
-    noisy = bool(lines) and all(_is_noisy(line, by_config) for line in lines)
     values = f"what clients send beside what is accounted for: the server is shown {shows}"
     rows = Unlimited("rounds", values, "server", tuple(line["round"] for line in lines))
     found = [rows] if lines and not noisy else []
@@ -202,6 +208,23 @@ def unlimited(kin: Kin, shows: str, by_config: Collection[Release] = ()) -> tupl
     return tuple(found)
 
 
-def _is_noisy(line: Mapping[str, Any], by_config: Collection[Release]) -> bool:
+def _is_noisy(kin: Kin, by_digest: Mapping[str, Kin], by_config: Collection[Release]) -> bool:
+    """Whether all rows that a run's models are made of had noise before anybody saw them; those it keeps too."""
+    on_the_way = set[str]()
+    while not kin.found.by_editor:
+        lines = kin.found.ledger.of_kind("round")
+        if not all(_has_noise(line, by_config) for line in lines):
+            return False
+        if not kin.parent or (lines and lines[0]["round"] == 1):
+            return bool(lines)
+        on_the_way.add(kin.name)
+        above = by_digest.get(kin.parent)
+        if above is None or above.name in on_the_way:
+            return False
+        kin = above
+    return False
+
+
+def _has_noise(line: Mapping[str, Any], by_config: Collection[Release]) -> bool:
     """Whether all rows of a round had noise before anybody saw them."""
     return any(one.mechanism == "gaussian" and one in by_config for one in releases_of(line))
