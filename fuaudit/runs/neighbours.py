@@ -15,6 +15,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import read_bytes, read_json
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json
 from fuaudit.runs.ancestors import lineage
+from fuaudit.runs.kin import OF_A_RUN
 from fuaudit.runs.layout import KEYS, LEDGER, MANIFEST, RUN, TOMBSTONE, file_of, stays
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.pruned_contents import kept_leaves
@@ -107,7 +108,7 @@ def _may_be_ours(table: Any, folder: Path) -> bool:
     if re.search(rb"[0-9A-Fa-f]{64}", canonical_json(table)):
         return True
     first = [folder / name for name in (MANIFEST, RUN, TOMBSTONE) if (folder / name).is_file()]
-    return any(b"fuaudit" in read_bytes(path, MAX_JSON_BYTES) for path in first)
+    return any(OF_A_RUN in read_bytes(path, MAX_JSON_BYTES) for path in first)
 
 
 def _tells_of(run: Run, folder: Path) -> bool:

@@ -132,7 +132,7 @@ def _of_models(run: Run, folder: Path) -> str:
     try:
         other = load_run(folder)
         if _training(other) != _training(run):
-            return "of another training from the same secret; they may hold the contribution"
+            return "of another training from the same secret; it may hold the contribution"
         left = other.plan.retained
         drawn = first_drawn(other, asked)
         # on what it has forgotten as well it does not depend, where none of its draws has it
