@@ -406,6 +406,18 @@ def test_prove_says_for_which_law_a_method_claims_exactness(fuaudit, up_to):
         assert "claims to be exact for" not in fuaudit("prove", name, "--request", "sample", *up_to)[1]
 
 
+@pytest.mark.parametrize("up_to", [(), ("--up-to", "2")])
+def test_a_method_that_refuses_the_law_asked_for_says_for_which_it_is(fuaudit, up_to):
+    code, _, err = fuaudit("prove", "coupling", *up_to)
+    assert code == 2
+    assert err.splitlines()[-2:] == [
+        "error: the coupling tabulates weighted cohorts, not those of 'uniform with replacement'",
+        "  coupling claims to be exact for 'weighted without replacement'. prove cannot be asked for that: "
+        "check_unlearner and the audit enumeration try it.",
+    ]
+    assert "claims to be exact" not in fuaudit("prove", "fats", "--request", "sample", "--samples", "1")[2]
+
+
 @pytest.mark.usefixtures("stranger")
 def test_prove_says_which_of_the_laws_that_a_method_claims_can_be_asked(fuaudit):
     asked = ("prove", "away", "--request", "sample")

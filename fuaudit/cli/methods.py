@@ -16,7 +16,7 @@ from fuaudit.text import counted, quoted_path
 
 if TYPE_CHECKING:
     from fuaudit.describe import Description
-    from fuaudit.proofs.prove import Proof, Proofs, Swept
+    from fuaudit.proofs.prove import ElsewhereError, Proof, Proofs, Swept
     from fuaudit.registry import Entry
     from fuaudit.selftest.selftest import Selftest
 
@@ -211,7 +211,7 @@ def prove(
     # options that cannot be meant are refused before anything heavy is imported
     table = options_of(options) | {"use": name}
 
-    from fuaudit.proofs.prove import Proofs
+    from fuaudit.proofs.prove import ElsewhereError, Proofs
     from fuaudit.proofs.prove import prove as work
     from fuaudit.terminal import bars
 
@@ -222,10 +222,14 @@ def prove(
             f"Leave out {'it' if len(single) == 1 else 'them'}, or --up-to.",
         )
     sizes = dict(zip(words, (clients, samples, rounds, cohort, steps, batch, requests), strict=True))
-    with bars(output.silent) as progress:
-        found = work(
-            table, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
-        )
+    try:
+        with bars(output.silent) as progress:
+            found = work(
+                table, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
+            )
+    except ElsewhereError as error:
+        error.hint = "\n  ".join(filter(None, (error.hint, *_elsewhere(error))))
+        raise
     lines, short = _one(found, rounds) if isinstance(found, Proofs) else _many(found)
     lines += [NOT_ASKED] if found.not_asked else []
     output.emit(found.as_json(), lines, [short])
@@ -236,7 +240,7 @@ NOT_ASKED = "Not asked: a client and a sample in one request. --request mixed as
 """Behind a proof of the kinds of request that are asked by default."""
 
 
-def _elsewhere(found: Proofs | Swept) -> list[str]:
+def _elsewhere(found: Proofs | Swept | ElsewhereError) -> list[str]:
     """In words: for which laws a method claims exactness that does not claim the one that was asked."""
     if not found.elsewhere:
         return []

@@ -180,11 +180,12 @@ def prove(
     kinds = (request,) if request else BY_DEFAULT
     if up_to is not None and asked:
         raise UsageError(f"up_to sweeps all federations up to a bound, and {', '.join(asked)} would say which one")
-    with _named(name):
+    elsewhere = _elsewhere(built, _law_of(replacement))
+    with _named(name, elsewhere):
         if up_to is None:
             return _proofs(built, name, kinds, replacement, leaves, {**SIZES, **asked})
         found = sweep(built, AllToys(up_to, replacement, kinds), leaves, progress)
-        return Swept(name, kinds, leaves, found, _elsewhere(built, _law_of(replacement)))
+        return Swept(name, kinds, leaves, found, elsewhere)
 
 
 def _elsewhere(unlearner: Any, asked: str) -> tuple[str, ...]:
@@ -193,11 +194,24 @@ def _elsewhere(unlearner: Any, asked: str) -> tuple[str, ...]:
     return () if laws & {asked, EVERY_LAW} else tuple(sorted(laws))
 
 
+class ElsewhereError(UsageError):
+    """Nothing was proved of a method that claims exactness for other laws than the one that was asked."""
+
+    def __init__(self, error: UsageError, unlearner: str, elsewhere: tuple[str, ...]) -> None:
+        super().__init__(str(error.args[0]), error.hint)
+        self.unlearner = unlearner
+        self.elsewhere = elsewhere
+
+
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Say whose fault the error of a plugin is."""
+def _named(name: str, elsewhere: tuple[str, ...]) -> Iterator[None]:
+    """Say whose fault the error of a plugin is, and for which laws one claims exactness that refuses the one asked."""
     try:
         yield
+    except UsageError as error:
+        if not elsewhere:
+            raise
+        raise ElsewhereError(error, name, elsewhere) from error
     except PluginError as error:
         raise type(error)(f"unlearner {name!r}: {error.args[0]}", error.hint) from error
 
