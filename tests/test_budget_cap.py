@@ -96,7 +96,7 @@ def test_a_client_that_may_be_drawn_several_times_is_charged_for_each():
     learner = {"use": "fats", "cohort": 4}
     most = allowed(2.0) // 4
     assert begun(table(most, 2.0, **learner), tiny_dataset(), secret(1)).ready.learner.law.rounds == most
-    with pytest.raises(UsageError, match=rf"up to 4 times a client, .*\n.*At most {most} rounds"):
+    with pytest.raises(UsageError, match=rf"takes part up to 4 times, have .*\n.*At most {most} rounds"):
         begun(table(most + 1, 2.0, **learner), tiny_dataset(), secret(1))
 
 

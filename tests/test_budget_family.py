@@ -763,7 +763,7 @@ def test_the_words_of_the_command(family, fuaudit):
         "client.1, conspar (alpha 0.99, dim 12, per_client 2), 30 rounds: epsilon ",
         "Released without noise, in rounds as they were executed:",
         "    rounds 4 to 8: what clients send",
-        "A kept round that was executed again, behind the last model that was kept, counts where it was drawn alone.",
+        "A kept round that was executed again, as no model after it was kept, counts only in the run that drew it.",
         "participation.json: the accuracy of the final model on every client's own rows; may go to: auditor",
     ):
         assert words in out, out

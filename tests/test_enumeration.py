@@ -132,7 +132,7 @@ def test_a_pass_is_told_in_short_sentences():
     for begins in (
         "With 1 request: at most 3 rounds, ",
         "With 1 request, during training, after 1 round: at most 3 rounds, ",
-        "With 2 requests one after another, during training, after 2 rounds: at most 3 rounds, ",
+        "With 2 requests, one after another, during training, after 2 rounds: at most 3 rounds, ",
     ):
         assert any(sentence.startswith(begins) for sentence in sentences), begins
     assert sentences[-1].endswith(
@@ -153,7 +153,7 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
     assert after == {(END,)}
     found = Enumeration(leaves=6000).judged(RUN, MEMBERS, made[:2], ["it"] * 2)
     assert found.verdict == "PASS", found.shows
-    assert "2 requests one after another" in found.shows
+    assert "2 requests, one after another" in found.shows
     assert ", during training, after 2 rounds: at most 3 rounds, " in found.shows
 
 
@@ -198,7 +198,7 @@ def test_streams_of_three_are_walked():
     made = [(FatsUnlearning(), SAMPLE), (Retrain(), CLIENT), (FatsUnlearning(), SAMPLE)]
     found = Enumeration(leaves=6000).judged(RUN, MEMBERS, made, ["it"] * 3)
     assert found.verdict == "PASS", found.shows
-    assert "3 requests one after another" in found.shows
+    assert "3 requests, one after another" in found.shows
 
 
 DURING = {

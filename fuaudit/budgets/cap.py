@@ -12,7 +12,7 @@ from fuaudit.budgets.mechanisms import Account, Parameters, account_for, mechani
 from fuaudit.budgets.statement import epsilon_at
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
-from fuaudit.text import in_full
+from fuaudit.text import counted, in_full
 
 
 def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, times: int = 1) -> Account:
@@ -30,9 +30,10 @@ def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, 
 
 
 def _too_many(found: Account, target: Target, times: int) -> str:
-    several = f", each up to {times} times a client," if times > 1 else ""
+    several = f", in each of which a client takes part up to {counted(times, 'time')}," if times > 1 else ""
     total = epsilon_at(found.total, target.delta)
-    return f"{found.rounds // times:,} rounds{several} have {total}, and the target is {in_full(target.epsilon)}"
+    rounds = f"{counted(found.rounds // times, 'round')}{several} {'has' if found.rounds == times else 'have'}"
+    return f"{rounds} {total}, and the target is {in_full(target.epsilon)}"
 
 
 def _hint(one: ConSpar | float, target: Target, times: int, note: str) -> str:

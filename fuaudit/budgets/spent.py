@@ -11,7 +11,7 @@ from fuaudit.budgets.mechanisms import Account, account_for, mechanism_of, state
 from fuaudit.budgets.statement import Statement
 from fuaudit.text import counted
 
-NOTHING = "no run told of a mechanism: nothing that left their rounds is limited, so there is no guarantee"
+NOTHING = "no run told of a mechanism, so nothing limits what left their rounds"
 OTHERWISE = "a ledger tells of another mechanism than the config has there, or of other parameters"
 TWICE = "it told of several releases in one round"
 
@@ -159,4 +159,4 @@ def _trust(of_one: str, places: Sequence[str]) -> str:
     if not places:
         return of_one
     held = f"the clients' secrets lie with {', '.join(places)}, and whoever reads them knows all draws"
-    return f"simulation only: {held}. {of_one}"
+    return f"simulation only: {held}. {of_one[:1].upper()}{of_one[1:]}"

@@ -69,7 +69,7 @@ def _lines(found: FamilyAccount) -> Iterator[str]:
         yield f"  {name}"
         for row in rows:
             yield f"    {_where(row)}: {row.what}; may go to: {row.given_to}"
-    yield "A kept round that was executed again, behind the last model that was kept, counts where it was drawn alone."
+    yield "A kept round that was executed again, as no model after it was kept, counts only in the run that drew it."
 
 
 def _where(row: Unlimited) -> str:

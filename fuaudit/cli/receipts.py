@@ -141,7 +141,8 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     other = expected is not None and expected != made.commitment
     held = len(made.rows) - len(found.missing)
     wrong = bool(found.missing) or other
-    rows = f"{held} of {counted(len(made.rows), 'row')} of {made.whose!r} {'is' if held == 1 else 'are'}"
+    whose = f"client {made.client}" if made.name is None else repr(made.name)
+    rows = f"{held} of {counted(len(made.rows), 'row')} of {whose} {'is' if held == 1 else 'are'}"
     if other:
         lines = [
             f"not as committed: the receipt is of another commitment than the one received, {expected}",

@@ -72,14 +72,16 @@ class Coverage:
         return Coverage(**numbers, ids=ids, pairs=self.pairs & other.pairs)
 
     def __str__(self) -> str:
-        asked = f"{counted(self.requests, 'request')} one after another"
-        return f"{self._sizes}, {asked}; {self._together}; {self._requested}"
+        return f"{self._sizes}, {self._in_turn}; {self._together}; {self._requested}"
 
     def sentences(self, when: str = "") -> str:
         """The same for a reader, in short sentences; ``when`` the requests came, in words."""
-        several = " one after another" if self.requests > 1 else ""
-        asked = f"With {counted(self.requests, 'request')}{several}{when and f', {when}'}"
+        asked = f"With {self._in_turn}{when and f', {when}'}"
         return f"{asked}: {self._sizes}; {self._requested}. In one federation {self._together}."
+
+    @property
+    def _in_turn(self) -> str:
+        return counted(self.requests, "request") + (", one after another" if self.requests > 1 else "")
 
     @property
     def _sizes(self) -> str:

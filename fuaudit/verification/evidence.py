@@ -16,6 +16,7 @@ from fuaudit.runs.platforms import plugins_of, versions
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.erased_rows import AtHand, at_hand
 from fuaudit.verification.model_in_use import ModelInUse
@@ -161,7 +162,8 @@ class Evidence:
         rows = self.erased_since(before).intersection((*here.other, *here.unknown))
         if not rows:
             return ()
-        return (f"{len(rows)} erased rows at hand are the ones that were trained on: the commitment does not show it.",)
+        are = "is the one that was" if len(rows) == 1 else "are the ones that were"
+        return (f"{counted(len(rows), 'erased row')} at hand {are} trained on: the commitment does not show it.",)
 
     @cached_property
     def differences(self) -> Differences:
@@ -188,9 +190,9 @@ class Evidence:
         ours, config = versions(), self.run.config
         readers = [row for row in plugins_of(config) if row["kind"] in READERS]
         computed = self.known.rows_made or any(row["distribution"] != "fuaudit" for row in readers)
-        counted = ("torch", "numpy", "platform") + (("processor",) if computed else ())
+        compared = ("torch", "numpy", "platform") + (("processor",) if computed else ())
         return all(
             readers == [row for row in run.info["plugins"] if row["kind"] in READERS]
-            and all(ours[name] == run.info["versions"].get(name) for name in counted)
+            and all(ours[name] == run.info["versions"].get(name) for name in compared)
             for run in (self.run, *self.ancestors)
         )

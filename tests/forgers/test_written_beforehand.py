@@ -130,7 +130,7 @@ def test_three_hundred_names_are_no_lie(tmp_path, quick):
     (line,) = rests_on(child, quick, data=data)
     size = child.files["config.toml"]["size"]
     assert line == (
-        "Nothing is hidden in what was written before the commitment and follows from nothing: config.toml "
+        "Nothing is hidden in what was written before the commitment and nothing makes again: config.toml "
         f"({size:,} bytes), the names of 300 clients (3,600 bytes). Whoever wrote it had the rows, and could have "
         "trained on them in private."
     )

@@ -72,7 +72,7 @@ def _on_what_was_written(case: Case) -> list[str]:
         own = len(secrets.generations[0])
         written.append(f"the secrets of {counted(own, 'client')} ({counted(own * KEY_BYTES, 'byte')})")
     return [
-        f"Nothing is hidden in what was written before the commitment and follows from nothing: {', '.join(written)}. "
+        f"Nothing is hidden in what was written before the commitment and nothing makes again: {', '.join(written)}. "
         "Whoever wrote it had the rows, and could have trained on them in private."
     ]
 
@@ -185,9 +185,12 @@ def _on_names(case: Case) -> list[str]:
     compared = set() if case.dataset is None else owners_at_hand(run, case.dataset).keys()
     if left := [client for client in run.opening.names if client not in compared]:
         # whoever did not ask is not named to a reader of the report
-        asked = [f", {run.called(client)} among them," for client in left if client in clients]
-        who = f"{counted(len(left), 'client')}{asked[0] if asked else ''}"
-        lines.append(f"The names of {who} are taken from the commitment: nothing at hand says whose their rows are.")
+        asked = [run.called(client) for client in left if client in clients]
+        among = f", {asked[0]} among them," if asked else ""
+        of = f"The names of {counted(len(left), 'client')}{among} are", "their rows"
+        if len(left) == 1:
+            of = f"The name of {asked[0] if asked else '1 client'} is", "the rows of that client"
+        lines.append(f"{of[0]} taken from the commitment: nothing at hand says whose {of[1]} are.")
     shown = {receipt.client for receipt in case.known.receipts}  # under the commitment, which covers the name
     gone = [client for client in clients if client in run.contents.clients and run.name(client) is None]
     if gone := [client for client in gone if client not in shown]:
