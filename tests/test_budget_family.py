@@ -106,6 +106,7 @@ def test_the_account_of_six_runs_is_the_count_by_hand(family):
     assert one["mechanism"] == [{"name": "conspar", "parameters": {"alpha": 0.99, "dim": DIM, "per_client": 2}}]
     assert one["epsilon_total"] == epsilon(30)
     assert public["runs"] == {name: HAND[name] for name in ("root", "between", "inside", "kept")}
+    assert found["published"] == sorted(public["runs"])  # an ancestor was in use before
     assert public["accounts"][0]["epsilon_total"] == epsilon(17)
 
 

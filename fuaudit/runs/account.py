@@ -11,7 +11,7 @@ from fuaudit.budgets.family import Charge, Family, Spent, spent_towards_public, 
 from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
 from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest
-from fuaudit.runs.kin import Kin, Kinship, apart, kinship, tombstones, with_secrets
+from fuaudit.runs.kin import Kin, kinship, kinship_of, tombstones, with_secrets
 from fuaudit.runs.ledger import released
 from fuaudit.runs.released import Unlimited, by_config, family_of, strangers, unlimited
 from fuaudit.runs.run import Run
@@ -53,7 +53,10 @@ def _ends(charge: Charge) -> list[int]:
 
 @dataclass(frozen=True)
 class FamilyAccount:
-    """Both accounts, and what left each run that nothing limits."""
+    """Both accounts, and what left each run that nothing limits.
+
+    ``published``: the runs whose rounds count towards the public, and what was named beside them.
+    """
 
     run: str
     terms: Terms
@@ -111,7 +114,7 @@ def account_of(
     return FamilyAccount(
         related.run.name,
         terms,
-        tuple(sorted({family.run, *published})),
+        tuple(sorted({family.run, *published, *(charge.name for charge in seen["public"][0].charges)})),
         {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
         unlimited(related.kin, _shown(run), terms.by_config),
     )
@@ -123,17 +126,12 @@ def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> Family
     Raises:
         UsageError: an account cannot be made under these terms.
     """
-    chain = [run, *ancestors]
-    names = [found.path.resolve().name for found in chain]
-    kin = tuple(
-        Kin(name if names.count(name) == 1 else f"{name} ({found.digest[:8]})", found)
-        for name, found in zip(names, chain, strict=True)
-    )
-    runs, doubles = apart(kin[0], kin)
-    terms, spent = _terms(run, kin), spent_towards_server(family_of(Kinship(kin[0], tuple(runs), {}, doubles)))
+    related = kinship_of(run, ancestors)
+    terms, spent = _terms(run, related.kin), spent_towards_server(family_of(related))
     found = tuple(one.with_outside(SIBLINGS) for one in accounts(spent, terms, LINEAGE))
-    left = unlimited(kin, _shown(run), terms.by_config)
-    return FamilyAccount(kin[0].name, terms, (kin[0].name,), {"lineage": Towards(spent, found)}, left)
+    left = unlimited(related.kin, _shown(run), terms.by_config)
+    own = related.run.name
+    return FamilyAccount(own, terms, (own,), {"lineage": Towards(spent, found)}, left)
 
 
 def told_anything(chain: Iterable[Run | Tombstone]) -> bool:

@@ -99,6 +99,18 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
     return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps, other_tales | doubles)
 
 
+def kinship_of(run: Run, ancestors: Iterable[Run | Tombstone]) -> Kinship:
+    """A run and ancestors of it, and nothing of what lies beside them."""
+    chain = [run, *ancestors]
+    names = [found.path.resolve().name for found in chain]
+    own, *others = (
+        Kin(name if names.count(name) == 1 else f"{name} ({found.digest[:8]})", found)
+        for name, found in zip(names, chain, strict=True)
+    )
+    runs, doubles = apart(own, [own, *others])
+    return Kinship(own, tuple(runs), {}, doubles)
+
+
 def without_copies(kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
     """Of copies of one run the first, with names and digests of all; then why those are a gap that tell otherwise.
 
