@@ -415,6 +415,17 @@ def test_what_a_prune_leaves_of_another_training_is_no_gap(two, tmp_path):
     assert account.accounts[0].epsilon == epsilon(12)
 
 
+def test_a_copy_of_a_ledger_is_no_gap(two, tmp_path):
+    """Whoever publishes one may keep it beside the runs."""
+    root, child = two
+    last = forget(child, "retrain", tmp_path / "last", clients=[2])
+    prune(last)
+    for run in (root, last):
+        (tmp_path / f"a-ledger-of-{run.path.name}").mkdir()
+        shutil.copy(run.path / "ledger.jsonl", tmp_path / f"a-ledger-of-{run.path.name}")
+    assert account_of(load_run(last.path)).towards["server"].accounts[0].epsilon == epsilon(20)
+
+
 def test_another_training_that_was_broken_off_is_no_gap(two, tmp_path):
     other = trained(tmp_path / "other", 4)
     with (other.path / "ledger.jsonl").open("ab") as ledger:

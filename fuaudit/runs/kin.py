@@ -90,7 +90,7 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
     for folder in _folders([run.path.resolve().parent, *also]):
         name = folder.name if folder.name not in {*gaps, *(kin.name for kin in found)} else folder
         try:
-            if folder.resolve() != run.path.resolve() and _is_of(folder, run):
+            if folder.resolve() != run.path.resolve() and _is_of(folder, run) and not _is_ledger_of(folder, found):
                 found.append(Kin(str(name), _opened(folder, run)))
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
@@ -147,14 +147,14 @@ def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:
-    """The folders in some places that may hold a run, by names of files; runs before tombstones."""
+    """The folders in some places that may hold a run, by names of files: runs, tombstones, and what is left of any."""
     names = (MANIFEST, RUN, TOMBSTONE, LEDGER)
     for place in places:
         try:
             inside = sorted(item for item in place.iterdir() if any((item / name).is_file() for name in names))
         except OSError as error:
             raise EvidenceError(f"cannot look through {place}: {error.strerror or error}") from error
-        yield from sorted(inside, key=lambda item: not (item / MANIFEST).is_file())
+        yield from sorted(inside, key=lambda item: [not (item / name).is_file() for name in (MANIFEST, TOMBSTONE)])
 
 
 def _is_of(folder: Path, run: Run) -> bool:
@@ -172,6 +172,13 @@ def _is_of(folder: Path, run: Run) -> bool:
     if commitment and _is_torn(lines, folder):
         raise EvidenceError(f"the ledger of {folder} begins with another commitment, and does not follow from it")
     return False
+
+
+def _is_ledger_of(folder: Path, kin: Iterable[Kin]) -> bool:
+    """Whether a folder has a copy of the ledger of a run that is at hand, and nothing else that tells of a run."""
+    if any((folder / name).exists() for name in (MANIFEST, RUN, TOMBSTONE)):
+        return False
+    return sha256(_lines(folder)[-1]) in {one.found.ledger.head for one in kin}
 
 
 def _lines(folder: Path) -> list[bytes]:
