@@ -347,6 +347,12 @@ def test_what_was_verified_can_be_read_when_a_tombstone_is_left(run, folder, tin
     assert "PASS" in first
     assert "before a prune" not in first
     assert stored == f"      {known}: as stored"
+    for verb in ("show", "verify"):
+        code, _, err = fuaudit(verb, run.path)
+        assert (code, f"  What was verified of it is listed by: fuaudit history {run.path}\n  Give a run" in err) == (
+            4,
+            True,
+        )
     code, out, err = fuaudit("report", run.path, "--format", "md")
     assert code == 0, err
     told = Path(out.strip()).read_text()

@@ -26,6 +26,7 @@ from fuaudit.formats.schema import SALT
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.forms import kind_of
 from fuaudit.runs.layout import (
+    AUDIT,
     BEFORE_PRUNE,
     CHECKPOINT,
     CLIENTS,
@@ -111,6 +112,8 @@ def require_run(path: str | Path) -> Path:
         if (folder / TOMBSTONE).exists():
             made = ", ".join(map(quoted_path, made_from(folder)))
             hint = f"Give a run that was made from it: {made}" if made else "Give a run that was made from it."
+            if folder.with_name(folder.name + AUDIT).is_dir():
+                hint = f"What was verified of it is listed by: {command('history', folder)}\n  {hint}"
             raise EvidenceError(f"{folder} was pruned: only its tombstone is left", hint)
         if (folder / RUN).exists():
             raise EvidenceError(
