@@ -1334,6 +1334,47 @@ def test_a_prune_takes_no_parent_from_others_before_somebody_was_told(fuaudit, c
     assert fuaudit("prune", copies / "fats", "--yes")[0] == 0
 
 
+def test_a_prune_names_what_was_made_of_the_run_itself(fuaudit, copies, target):
+    """That can be neither verified nor pruned after it: said before, after, and by whoever opens it later."""
+    others = [c for c in load_run(copies / "fats").plan.populations[-1].clients if c != target]
+    assert (
+        fuaudit("unlearn", copies / "fats", "--with", "fats", "--client", others[0], "--out", copies / "twice")[0] == 0
+    )
+    shutil.rmtree(copies / "noop")
+    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    assert (code, out) == (2, "")
+    assert "twice can be neither verified nor pruned after that" in err
+    assert f"prune {copies / 'twice'}" in err
+    shutil.copytree(copies / "parent", copies / "noop")
+    asked = subprocess.run([COMMAND, "prune", copies / "fats"], input="n\n", capture_output=True, text=True)
+    assert "runs that lose their parent by this: twice" in asked.stderr
+    assert "of these twice can be neither verified nor pruned after that" in asked.stderr
+    code, out, _ = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans")
+    assert (code, "without their parent now: twice" in out, "twice can be neither" in out) == (0, True, True)
+    assert f"left alone: {(copies / 'twice').resolve()} holds a key that gives erased draws back; remove it" in out
+    for asked in (("prune", copies / "twice", "--yes"), ("verify", copies / "twice", "--budget", "0")):
+        code, _, err = fuaudit(*asked)
+        assert (code, "was pruned after" in err, "Make it again" in err) == (4, True, True)
+
+
+def test_a_prune_advises_none_of_what_cannot_be_pruned(fuaudit, copies, target):
+    """Such as a run whose parent is not there."""
+    (apart := copies / "apart").mkdir()
+    for run in ("fats", "noop"):
+        shutil.copytree(copies / run, apart / run)
+    shutil.copytree(copies / "parent", apart / "parent")
+    parent = apart / "parent"
+    assert fuaudit("unlearn", parent, "--with", "retrain", "--client", target, "--out", apart / "same")[0] == 0
+    (apart / "elsewhere").mkdir()
+    shutil.copytree(apart / "parent", apart / "elsewhere" / "another")
+    parent = apart / "elsewhere" / "another"
+    assert fuaudit("unlearn", parent, "--with", "retrain", "--client", target, "--out", apart / "lonely")[0] == 0
+    out = fuaudit("prune", apart / "fats", "--yes", "--allow-orphans")[1]
+    told = {Path(line.split()[2]).name: line for line in out.splitlines() if line.startswith("left alone:")}
+    assert told["same"].endswith("; prune or remove it"), out
+    assert told["lonely"].endswith("; remove it: it cannot be pruned"), out
+
+
 def test_show_prints_no_commitment_that_the_run_does_not_make(fuaudit, copies):
     told(copies / "fats", lambda events: [e | ({"commitment": "ab" * 32} if "commitment" in e else {}) for e in events])
     code, out, err = fuaudit("show", copies / "fats")

@@ -229,6 +229,22 @@ def test_who_is_wrong_during_training_alone_is_refuted_there(what):
     assert judged(PrintedDuring(what), SAMPLE, leaves=6_000).verdict == "PASS"
 
 
+@pytest.mark.parametrize("shape", [CLIENT, SAMPLE, Shape(0, (3,))], ids=str)
+def test_epochs_of_clients_that_come_and_go_reach_the_floor(shape):
+    """In example dropouts-mimic no law has two rounds and two steps with batches of one: the next larger one counts.
+
+    And of three samples of one client two are left, and two of another client: that takes room for five.
+    """
+    law = AvailabilityLaw(40, BoundedRoundRobin(5, "drawn"), PermutedEpochs(1, 8, 89), first_all=False)
+    assert judged(Retrain(), shape, law=law, members=federation((40,) * 20)).verdict == "PASS"
+
+
+def test_what_reaches_too_little_says_what_would_reach_more():
+    found = judged(FatsUnlearning(), CLIENT, leaves=50)
+    assert "not reached: " in found.shows
+    assert found.shows.endswith("A spec of your own may allow more leaves.")
+
+
 @pytest.mark.parametrize("leaves", [3000, 6_000])
 def test_requests_during_training_have_a_floor(leaves):
     """With few leaves the smallest federations alone are walked."""

@@ -166,7 +166,7 @@ def test_what_cannot_be_is_refused(table, words):
 # one config with everything
 
 
-def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, quick):
+def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, quick, fuaudit):
     assert verdicts(looked_at(whole, quick)) == FINE
     own = {"clients/secrets.json", *(f"clients/{number:06}.safetensors" for number in (2, 4, 6, 8))}
     assert own <= whole.files.keys()
@@ -188,6 +188,12 @@ def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, q
     noop = unlearn(tmp_path / "parent", "noop", request, tmp_path / "noop")
     found = looked_at(noop, quick)
     assert found["replay"].verdict == found["lineage"].verdict == "FAIL"
+    # what a prune leaves alone can be pruned itself, or not
+    again = unlearn(tmp_path / "parent", "retrain", request, tmp_path / "again")
+    redact(again, tmp_path / "bare")
+    _, out, _ = fuaudit("prune", child.path, "--yes", "--allow-orphans")
+    assert f"{again.path.resolve()} holds a key that gives erased draws back; prune or remove it" in out
+    assert f"{tmp_path.resolve() / 'bare'} holds a key that gives erased draws back; remove it: it cannot be" in out
 
 
 def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):

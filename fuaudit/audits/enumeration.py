@@ -117,7 +117,7 @@ class Enumeration:
             shows = (
                 f"{counted(len(found.proved), 'small federation was', 'small federations were')} proved, but "
                 f"within {self.leaves:,} leaves that does not reach far enough: not reached: "
-                f"{'; '.join(reached.short)}."
+                f"{'; '.join(reached.short)}. A spec of your own may allow more leaves."
             )
             return _finding(Verdict.INCONCLUSIVE, shows, figures, reached.details)
         shows = (

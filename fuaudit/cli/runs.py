@@ -295,7 +295,7 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @output_options
 def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.neighbours import orphans, other_holders, receipts_beside, without_keys
+    from fuaudit.runs.neighbours import children, orphans, other_holders, receipts_beside, without_keys
     from fuaudit.runs.run import load_run
     from fuaudit.workflow.prune import prune as work
     from fuaudit.workflow.prune import require_forgotten
@@ -304,17 +304,15 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
     found = load_run(standing(run))
     require_forgotten(found)
-    losing = [path.name for path in orphans(found)]
+    own = [path.name for path in children(found)] if not found.pruned else []
+    losing = own + [path.name for path in orphans(found)]
     if yes and losing and not found.pruned and not allow_orphans:
-        were = "it was" if len(losing) == 1 else "they were"
-        raise UsageError(
-            f"{', '.join(map(printable, losing))} would lose what {were} made of, for good: no verification could "
-            "compare with a parent any more",
-            f"Say --allow-orphans where that is meant: {command('prune', run)} --yes --allow-orphans.",
-        )
+        raise _would_be_orphans(run, own, losing)
     if not yes:
         if losing:
             say(f"runs that lose their parent by this: {', '.join(losing)}", err=True)
+        if own:
+            say(f"of these {_lost(own)}", err=True)
         say("receipts of what was forgotten cannot be made after this; findings and reports keep its name", err=True)
         question = f"This removes the models and keys of {_ancestors(found)} for good. Go on?"
         if not _confirmed(question):
@@ -327,6 +325,7 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     lines = [
         f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
         *([f"without their parent now: {', '.join(losing)}"] if losing else []),
+        *([_lost(own)] if own else []),
         *(f"left alone: {path} holds a key that gives erased draws back; {_way_out(path)}" for path in others),
         *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
         *(f"left alone: {path} has models of this training and none of its keys: remove it" for path in closed),
@@ -336,6 +335,28 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     document |= {"still_holding_keys": others, "unreadable_keys": unread, "without_keys": closed}
     document |= {"receipts": receipts}
     output.emit(document, [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]], lines)
+
+
+def _would_be_orphans(run: Path, own: list[str], losing: list[str]) -> UsageError:
+    """Why a prune is refused by which runs lose their parent; ``own`` were made of the run itself, and come first."""
+    anyway = f"Say --allow-orphans where that is meant: {command('prune', run)} --yes --allow-orphans."
+    if own:
+        first = f"Prune {printable(own[0])} first, then {printable(run.name)} is left as a tombstone: "
+        return UsageError(_lost(own), f"{first}{command('prune', run.parent / own[0])}. {anyway}")
+    were = "it was" if len(losing) == 1 else "they were"
+    return UsageError(
+        f"{', '.join(map(printable, losing))} would lose what {were} made of, for good: no verification could "
+        "compare with a parent any more",
+        anyway,
+    )
+
+
+def _lost(own: list[str]) -> str:
+    """In words: what a prune means for runs that were made of the run itself."""
+    return (
+        f"{', '.join(map(printable, own))} can be neither verified nor pruned after that: what was made of a run names "
+        "its digest, and a prune gives the run another"
+    )
 
 
 def _confirmed(question: str) -> bool:
@@ -365,12 +386,12 @@ def _way_out(path: str) -> str:
     """What to do about a run that holds a key: one that was pruned already holds it for a request of its own."""
     from fuaudit.runs.layout import FORMER
     from fuaudit.runs.run import load_run
-    from fuaudit.workflow.prune import require_forgotten
+    from fuaudit.workflow.prune import require_prunable
 
     if (Path(path) / FORMER).exists():
         return "it was pruned already, so remove it"
     try:
-        require_forgotten(load_run(Path(path)))
+        require_prunable(load_run(Path(path)))
     except FuauditError:
         return "remove it: it cannot be pruned"
     return "prune or remove it"

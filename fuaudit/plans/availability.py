@@ -314,8 +314,8 @@ class PermutedEpochs:
             )
 
     def smaller(self) -> Iterator[PermutedEpochs]:
-        """See :class:`Batches`; with room for three or four samples a client."""
-        sizes = product(range(1, min(self.epochs, 2) + 1), range(1, min(self.size, 3) + 1), (3, 4))
+        """See :class:`Batches`; with room for three to five samples a client: of five an erased three leave two."""
+        sizes = product(range(1, min(self.epochs, 2) + 1), range(1, min(self.size, 3) + 1), (3, 4, 5))
         return (PermutedEpochs(epochs, size, largest) for epochs, size, largest in sizes)
 
 

@@ -7,10 +7,10 @@ of as many distinct clients as are left have none; :mod:`fuaudit.proofs.variatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, combinations_with_replacement, product
+from itertools import accumulate, combinations, combinations_with_replacement, product
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -241,7 +241,8 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
     """Small federations for a stream of requests of some shapes, the most telling first.
 
     First come laws in which one number is as large as small ones get, over the smallest federation, and all pairs:
-    laws in which two numbers are 2, over all federations of :func:`telling_frames`. Then come the laws in which one
+    laws in which two numbers are 2, over all federations of :func:`telling_frames`. Where there is no such law for two
+    numbers, the smallest one in which both are above 1 stands for it. Then come the laws in which one
     number is as large as small ones get and all others are 1, then those in which two are above 1, and so on: each by
     the product of its numbers. Numbers are counted from the smallest that there is: during training there are two
     rounds at least, or three, and under some laws everybody may be in a round. Each law comes over several federations,
@@ -259,13 +260,14 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
         above = [at for at, number in enumerate(own) if number > 1]
         return len(above), len(above) == 1 and own[above[0]] < most[above[0]], prod(own), own
 
+    in_front = _smallest_of_pairs(numbers.values())
     asked = []
     for small in sorted(laws, key=telling):
         above, short, *_ = telling(small)
         room = says(small, "cohort_size") - sum(shape.clients for shape in shapes)  # training starts with a cohort
         wide = max(clients_to_vary(small), room if room > 2 else 0)
         first = [*telling_frames(shapes, small.slots, small.steps, wide)]
-        if above > 2 or max(numbers[small]) > 2:
+        if numbers[small] not in in_front and (above > 2 or max(numbers[small]) > 2):
             first = first[: above == 1 and not short]
         for frame in frames(shapes, small.slots, small.steps, wide):
             rank = (False, above, prod(numbers[small]), first.index(frame)) if frame in first else (True,)
@@ -283,6 +285,14 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
                 yield Toy(small, population, requests, not_before)
         except FuauditError:
             continue
+
+
+def _smallest_of_pairs(numbers: Iterable[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """For every two places the smallest numbers that are above 1 at both: under some laws others cannot be 1 then."""
+    every = sorted(set(numbers), key=lambda own: (prod(own), own))
+    pairs = combinations(range(len(every[0])), 2) if every else ()
+    smallest = (next((own for own in every if own[one] > 1 < own[other]), None) for one, other in pairs)
+    return {own for own in smallest if own}
 
 
 def numbers_of(law: Law) -> tuple[int, ...]:

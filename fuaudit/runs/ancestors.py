@@ -14,6 +14,7 @@ from fuaudit.plans.reference import resampled
 from fuaudit.runs.layout import MANIFEST, TOMBSTONE
 from fuaudit.runs.run import Run, load_run, require_text
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
+from fuaudit.text import printable
 
 
 def moment(parent: Run | Tombstone, rounds: int) -> Position:
@@ -38,6 +39,12 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
     require_text(path)
     parent = read_tombstone(path, run.config) if (path / TOMBSTONE).exists() else load_run(path)
     if parent.digest != recorded["digest"]:
+        if isinstance(parent, Run) and parent.pruned and recorded["digest"] == parent.ledger.events[-1]["before"]:
+            raise EvidenceError(
+                f"{path} was pruned after {run.path} was made of it, and has another digest since then",
+                f"{printable(run.path.name)} can be neither verified nor pruned any more. Make it again of the pruned "
+                "run.",
+            )
         raise EvidenceError(
             f"{path} is not the parent of {run.path}: its digest is {parent.digest[:16]}, "
             f"not {recorded['digest'][:16]}",

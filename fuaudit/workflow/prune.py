@@ -98,7 +98,7 @@ def _pruned(run: Run) -> tuple[Run, list[Path]]:
         ancestors.append(above)
         above = _parent_to_prune(above)
     if not ancestors and above is None and not run.pruned:
-        raise EvidenceError(f"the parent of {run.path} is not at hand", "Prune where the parent lies beside the run.")
+        raise _no_parent(run)
     pruned = run if run.pruned else _rewrite(run)
     # the oldest first: until its child is buried too, the chain leads here again after a kill
     if above is not None:
@@ -120,6 +120,18 @@ def _bury(stone: Tombstone) -> None:
             if not stays(item.name):
                 shutil.rmtree(item) if item.is_dir() else item.unlink()
         sync_folder(stone.path)
+
+
+def require_prunable(run: Run) -> None:
+    """Raises what :func:`prune` raises where it would refuse a run, whatever was made of it. Nothing is changed."""
+    require_forgotten(run)
+    _require_whole(run)
+    if len(lineage(run)) < 2 and not run.pruned:
+        raise _no_parent(run)
+
+
+def _no_parent(run: Run) -> EvidenceError:
+    return EvidenceError(f"the parent of {run.path} is not at hand", "Prune where the parent lies beside the run.")
 
 
 def require_forgotten(run: Run) -> None:
