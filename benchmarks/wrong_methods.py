@@ -38,9 +38,10 @@ from fuaudit.plans.reference import PROVED
 from fuaudit.plans.veil import rewritten
 from fuaudit.registry import build
 from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.run import Run
 from fuaudit.text import counted
-from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding
 from fuaudit.verification.spec import read_spec

@@ -4,6 +4,8 @@ import ast
 import re
 import sys
 import tomllib
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -40,6 +42,22 @@ def built(tmp_path):
         return opened(tmp_path)
 
     return work
+
+
+BESIDE = sorted(path for folder in ("benchmarks", "docs", "examples") for path in (ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", BESIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_lies_beside_the_code_imports_what_there_is(path):
+    """Benchmarks take long and no test runs them: a name that was moved would be missed when one is needed."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fuaudit":
+            module = import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                assert alias.name.split(".")[0] != "fuaudit" or find_spec(alias.name), alias.name
 
 
 def test_an_import_upwards_is_found(built):
