@@ -1316,9 +1316,27 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert (asked.returncode, "Go on?" in asked.stderr) == (2, False), asked.stderr
     assert "there is no request after which to prune" in asked.stderr
     assert done.stderr.index("receipts of what was forgotten cannot be made after this") < done.stderr.index("Go on?")
+    assert "findings and reports stay as they are: they still say who was forgotten" in done.stderr
     assert bytes_of(copies / "fats") == before
     assert fuaudit("prune", copies / "noop", "--yes")[0] == 2
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
+
+
+def test_a_prune_says_how_the_run_is_verified_from_then_on(fuaudit, copies, spec_file):
+    """Its digest is another, so the findings of before are of a run that is gone; what they show can be given."""
+    shutil.rmtree(copies / "noop")
+    verify(copies / "fats", spec_file)
+    passed = stored(copies / "fats")
+    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    assert code == 0, err
+    *_, told, following = out.splitlines()
+    assert told.startswith("its digest is another now; verify it again")
+    commitment = load_run(copies / "fats").commitment
+    assert following == command("verify", copies / "fats", commitment=commitment, before=passed)
+    code, out, err = fuaudit(*following.split()[1:], "--spec", spec_file)
+    assert (code, out.splitlines()[0].startswith("PASS")) == (0, True), (out, err)
+    again = fuaudit("prune", copies / "fats", "--yes", "--json")[1]
+    assert "next" not in json.loads(again)
 
 
 def test_a_prune_takes_no_parent_from_others_before_somebody_was_told(fuaudit, copies, bytes_of):

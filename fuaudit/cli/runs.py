@@ -26,7 +26,7 @@ from fuaudit.cli.options import (
 from fuaudit.cli.proposed import after_training, run_of, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.text import command, counted, printable
+from fuaudit.text import WITH_DATA, command, counted, printable
 
 if TYPE_CHECKING:
     from fuaudit.runs.listing import Listed
@@ -313,11 +313,13 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
             say(f"runs that lose their parent by this: {', '.join(losing)}", err=True)
         if own:
             say(f"of these {_lost(own)}", err=True)
-        say("receipts of what was forgotten cannot be made after this; findings and reports keep its name", err=True)
+        say("receipts of what was forgotten cannot be made after this", err=True)
+        say("findings and reports stay as they are: they still say who was forgotten", err=True)
         question = f"This removes the models and keys of {_ancestors(found)} for good. Go on?"
         if not _confirmed(question):
             output.emit({"run": str(run), "pruned": False}, ["nothing was changed"])
             return
+    earlier = _verified(run, found)
     pruned, buried = work(run, allow_orphans)
     again = pruned.digest == found.digest and not buried
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
@@ -334,7 +336,24 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "orphans": losing}
     document |= {"still_holding_keys": others, "unreadable_keys": unread, "without_keys": closed}
     document |= {"receipts": receipts}
-    output.emit(document, [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]], lines)
+    whole = [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]]
+    if not again:
+        following = command("verify", run, commitment=pruned.commitment, before=earlier)
+        whole += ["", f"its digest is another now; verify it again{WITH_DATA}:", following]
+        document |= {"next": [following]}
+    output.emit(document, whole, lines)
+
+
+def _verified(path: Path, run: Any) -> Path | None:
+    """The findings of the last PASS of the run at a path, as it is; None without one, or where no log can be read."""
+    from fuaudit.verification.store import audit_folder, history
+
+    folder, now = audit_folder(path), (run.digest, run.ledger.head)
+    try:
+        passed = [one for one in history(folder) if one.of == now and one.kept and one.verdict == "PASS"]
+    except FuauditError:
+        return None
+    return folder / passed[-1].findings if passed else None
 
 
 def _would_be_orphans(run: Path, own: list[str], losing: list[str]) -> UsageError:
