@@ -19,7 +19,7 @@ from fuaudit.budgets.family import Family, Member, Release, spent_towards_public
 from fuaudit.budgets.growth import ends, growth
 from fuaudit.budgets.spent import OTHERWISE, TWICE, Terms, accounts
 from fuaudit.draws import Keyed
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.account import account_of, account_of_lineage
@@ -738,6 +738,12 @@ def test_a_model_is_made_of_rounds_that_are_kept_too(tmp_path, monkeypatch):
     told(root.path, lambda events: [{n: v for n, v in event.items() if n != "told"} for event in events])
     left = account_of(child, delta=1e-5).unlimited["child"]
     assert "model.safetensors" in {one.where for one in left}
+
+
+def test_a_law_that_draws_a_client_more_often_than_it_says_is_refused_in_every_round(tmp_path, monkeypatch):
+    """An account charges a round once, by its word: here from round 3 on the first client has both places."""
+    with pytest.raises(PluginError, match=r"(?s)cohort of round 3, returned .*replacement = True"):
+        with_parts(tmp_path / "run", monkeypatch, learner={"use": "test-often-later"})
 
 
 # what is said

@@ -18,7 +18,7 @@ from fuaudit.draws.recorded import Watched
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import SEE, is_foreign, is_just, is_plain, not_plain, require_unbroken
+from fuaudit.plans.strange_laws import SEE, is_foreign, is_just, is_plain, not_plain, require_as_said, require_unbroken
 
 
 class Segment(NamedTuple):
@@ -132,6 +132,8 @@ class Plan:
             raise
         if not is_plain(drawn):
             raise not_plain(self.law, f"cohort of round {round_number}", drawn, "clients")
+        if self.by_strangers:
+            require_as_said(self.law, round_number, drawn, self.populations[0].of_laws)
         return drawn
 
     def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:

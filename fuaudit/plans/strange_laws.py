@@ -9,6 +9,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
+from fuaudit.declared import says
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.registry import is_strange
 
@@ -41,6 +42,24 @@ def not_plain(law: object, what: str, drawn: object, of: str) -> PluginError:
     return PluginError(
         f"the law {type(law).__name__}, {what}, returned {drawn!r}, and not a tuple of {of}, as ids of type int", SEE
     )
+
+
+def require_as_said(law: Any, round_number: int, cohort: tuple[int, ...], population: Any) -> None:
+    """Raises PluginError where a client takes part more often in a round than a law says that one can.
+
+    Before training its first rounds are tried. An account charges every round by its word.
+    """
+    if told := otherwise_than_said(law, cohort, law.places(population)):
+        raise PluginError(f"the law {type(law).__name__}, cohort of round {round_number}, {told}", SEE)
+
+
+def otherwise_than_said(law: object, cohort: tuple[int, ...], places: int) -> str:
+    """What a law says otherwise of how many take part in a round, and how often; empty for nothing."""
+    if len(cohort) > places:
+        return f"returned {len(cohort)} clients, and places says {places}"
+    if len({*cohort}) < len(cohort) and not says(law, "replacement"):
+        return f"returned {cohort!r}: a client that can be drawn twice is declared by replacement = True"
+    return ""
 
 
 def is_just(part: object, *kinds: type[Any]) -> bool:

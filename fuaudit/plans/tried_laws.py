@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
-from fuaudit.declared import says
 from fuaudit.draws import Address, Keyed, Position, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import PluginError
@@ -23,7 +22,7 @@ from fuaudit.plans.availability import (
 from fuaudit.plans.law import Law, UniformLaw, WeightedLaw
 from fuaudit.plans.plan import Plan, occurrences
 from fuaudit.plans.population import Population
-from fuaudit.plans.strange_laws import SEE, is_foreign, require_unbroken
+from fuaudit.plans.strange_laws import SEE, is_foreign, otherwise_than_said, require_unbroken
 
 
 def require_law(law: Law, population: Population) -> None:
@@ -120,10 +119,8 @@ def _batch_problems(plan: Plan, noting: Noting, number: int, client: int, occurr
 def _cohort_problems(law: Law, cohort: Any, population: Population, places: int) -> Iterator[str]:
     if type(cohort) is not tuple or not {*cohort} <= {*population.clients}:
         yield f"returned {cohort!r}, and not a tuple of clients of the population"
-    elif len(cohort) > places:
-        yield f"returned {len(cohort)} clients, and places says {places}"
-    elif len({*cohort}) < len(cohort) and not says(law, "replacement"):
-        yield f"returned {cohort!r}: a client that can be drawn twice is declared by replacement = True"
+    elif told := otherwise_than_said(law, cohort, places):
+        yield told
 
 
 def _asked(law: object, what: str, answer: Callable[[], Any]) -> Any:

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from fuaudit.plans import UniformLaw
 from fuaudit.plugins import Delivery, Released, Stateless, Steps, rows_of, with_rows
 
 
@@ -441,3 +442,27 @@ class Bursts:
 
     def after(self, outcome, context, state):
         return outcome.updates, state
+
+
+@dataclass(frozen=True)
+class OftenLater(UniformLaw):
+    """Wrong: from round 3 on the first client takes all places, and the law says that nobody is drawn twice."""
+
+    name: ClassVar[str] = "often, later"
+
+    def cohort(self, draws, round_number):
+        drawn = super().cohort(draws, round_number)
+        return drawn if round_number < 3 else drawn[:1] * len(drawn)
+
+
+@dataclass(frozen=True)
+class DrawsOftenLater:
+    rounds: int = 4
+    solver: ClassVar[dict] = {"use": "sgd"}
+    server: ClassVar[tuple] = ({"use": "mean"},)
+    step_size: ClassVar[float] = 0.2
+    decay: ClassVar[float] = 1.0
+
+    @property
+    def law(self):
+        return OftenLater(self.rounds, 2, 1, 2, replacement=False)
