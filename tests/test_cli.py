@@ -1452,11 +1452,11 @@ def test_what_strangers_put_beside_a_run_breaks_neither_its_verification_nor_its
     code, out, err = fuaudit("verify", copies / "fats", "--spec", spec_file, "--json")
     assert code == 0, err
     places = [one["place"] for check in json.loads(out)["checks"] for one in check["finding"]["copies"]]
-    assert {"loop/keys.json", "\\udcff\\udcfe/keys.json"} <= set(places)
+    assert {"loop", "\\udcff\\udcfe/keys.json"} <= set(places)
     assert not any("nowhere" in place for place in places)
     code, out, err = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans")
     assert code == 0, err
-    assert f"left alone: {copies.resolve() / 'loop'} has keys that cannot be read" in out
+    assert f"left alone: {copies.resolve() / 'loop'} cannot be read as a whole" in out
     assert "udcfe holds a key" in out
     assert fuaudit("verify", copies / "fats", "--spec", spec_file)[0] == 0
     odd.rename(copies / "stone")

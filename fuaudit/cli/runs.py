@@ -329,7 +329,7 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
         *([f"without their parent now: {', '.join(losing)}"] if losing else []),
         *([_lost(own)] if own else []),
         *(f"left alone: {path} holds a key that gives erased draws back; {_way_out(path)}" for path in others),
-        *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
+        *(f"left alone: {path} cannot be read as a whole, and may hold such a key" for path in unread),
         *(f"left alone: {path} has models of this training and none of its keys: remove it" for path in closed),
         *(f"left alone: {path} is a receipt that opens erased rows; remove your copies of it" for path in receipts),
     ]

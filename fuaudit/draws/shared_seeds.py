@@ -66,11 +66,10 @@ def shared(mine: Seeds, theirs: Seeds) -> Shared:
     seeds = Ways.of((part for part in theirs.parts if part.seed is not None), theirs.size)
     places = [_place(ours, way, part, mine.size) for way, part in zip(seeds.ways, seeds.parts, strict=True)]
     ways = tuple(way if place is None else place for way, place in zip(seeds.ways, places, strict=True))
-    compared = any(ours.on(way) for way in seeds.ways)
     if any(place is not None for place in places):
         return Shared(True, ways)
-    same = _same_digests(mine, Ways.of(theirs.parts, theirs.size))
-    return Shared(False if same is None and compared else same, ways if same else ())
+    same = _same_digests(mine, ours, Ways.of(theirs.parts, theirs.size))
+    return Shared(same, ways if same else ())
 
 
 def overlap(gone: Iterable[Part], size: int, ways: Iterable[str]) -> bool:
@@ -114,14 +113,20 @@ def _fits(ours: Ways, way: str, seed: bytes) -> bool:
     return False
 
 
-def _same_digests(mine: Seeds, theirs: Ways) -> bool | None:
-    """Whether what theirs holds has one of our digests; None where none was compared and one would take too long."""
+def _same_digests(mine: Seeds, ours: Ways, theirs: Ways) -> bool | None:
+    """Whether what theirs holds has one of our digests; None where none is seen and one would take too long.
+
+    No seed of theirs fits one of ours. So a seed of theirs above one of ours is none of that tree, and nothing is
+    computed below it. What one seed shows says nothing of the others, which may be genuine.
+    """
     gone = sorted((part for part in mine.parts if part.seed is None), key=lambda part: part.last - part.first)
-    left, beyond, compared = MOST_HASHED, False, False
+    left, beyond = MOST_HASHED, False
     for part in gone:
         way = way_to(part, mine.size) or ""
-        held = any(theirs.parts[place].seed is not None for place in theirs.on(way))
-        leaves = part.last - part.first if held else 0  # where they hold digests alone, nothing is computed below them
+        seeds = [theirs.ways[place] for place in theirs.on(way) if theirs.parts[place].seed is not None]
+        if any(ours.on(at) for at in seeds):
+            continue
+        leaves = part.last - part.first if seeds else 0  # where they hold digests alone, nothing is computed below them
         if leaves > left:
             beyond = True
             continue
@@ -129,8 +134,7 @@ def _same_digests(mine: Seeds, theirs: Ways) -> bool | None:
         digest = _digest(theirs, way, part.first, part.last)
         if digest is not None and digest == part.digest:
             return True
-        compared |= digest is not None
-    return None if beyond and not compared else False
+    return None if beyond else False
 
 
 def _digest(theirs: Ways, way: str, first: int, last: int) -> bytes | None:

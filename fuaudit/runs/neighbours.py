@@ -16,7 +16,7 @@ from fuaudit.formats.files import read_bytes, read_json
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json
 from fuaudit.runs.ancestors import lineage
 from fuaudit.runs.kin import OF_A_RUN
-from fuaudit.runs.layout import KEYS, LEDGER, MANIFEST, RUN, TOMBSTONE, file_of, stays
+from fuaudit.runs.layout import KEYS, LEDGER, MANIFEST, RUN, TOMBSTONE, file_of
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.pruned_contents import kept_leaves
 from fuaudit.runs.receipts import opens_erased, read_receipt
@@ -29,7 +29,7 @@ class Neighbours:
 
     Attributes:
         relatives: those of its training, each with the ways of its seeds in the run's tree.
-        unread: those whose keys cannot be read, or are too many to be compared.
+        unread: those that cannot be looked through, whose keys or ledger cannot be read, or whose keys are too many.
     """
 
     relatives: tuple[tuple[Path, tuple[str, ...]], ...]
@@ -74,6 +74,7 @@ def _neighbours(run: Run, passed_over: Collection[Path]) -> Neighbours:
             if home in passed or not home.is_dir():
                 continue
             found = _shared_with(run, folder)
+            is_ours = found.same or (found.same is not None and _tells_of(run, folder))
         except FileNotFoundError:  # a link to nowhere
             continue
         except (EvidenceError, OSError):  # no permission to look inside, or a link to itself, is an answer too
@@ -81,7 +82,7 @@ def _neighbours(run: Run, passed_over: Collection[Path]) -> Neighbours:
             continue
         if found.same is None:
             unread.append(folder)
-        elif found.same or _tells_of(run, folder):
+        elif is_ours:
             relatives.append((folder, found.ways))
     return Neighbours(tuple(relatives), tuple(unread))
 
@@ -98,7 +99,7 @@ def _shared_with(run: Run, folder: Path) -> Shared:
     try:
         return shared(run.keys.seeds, Seeds.of_rows(table["seeds"]))
     except (EvidenceError, TypeError, KeyError):
-        return Shared(None if is_run(folder) and _may_be_ours(table, folder) else False)
+        return Shared(None if _may_be_ours(table, folder) and (is_run(folder) or _has_models(folder)) else False)
 
 
 def _may_be_ours(table: Any, folder: Path) -> bool:
@@ -112,14 +113,28 @@ def _may_be_ours(table: Any, folder: Path) -> bool:
 
 
 def _tells_of(run: Run, folder: Path) -> bool:
-    """Whether a ledger in a folder names the commitment of a run, and more lies there than a prune leaves."""
+    """Whether a ledger in a folder names the commitment of a run, and models lie there.
+
+    Raises:
+        EvidenceError: models lie beside a ledger that cannot be read, such as a link: nothing tells whose they are.
+        OSError: the folder cannot be looked through.
+    """
+    path = folder / LEDGER
+    if not os.path.lexists(path):
+        return False
     try:
-        ledger = read_bytes(folder / LEDGER, MAX_JSON_BYTES)
+        ledger = read_bytes(path, MAX_JSON_BYTES)
     except EvidenceError:
+        if _has_models(folder):
+            raise
         return False
-    if run.ledger.events[0]["commitment"].encode() not in ledger:
-        return False
-    return any(file_of(name) is not None and not stays(name) for name in _inside(folder))
+    return run.ledger.events[0]["commitment"].encode() in ledger and _has_models(folder)
+
+
+def _has_models(folder: Path) -> bool:
+    """Whether files by the names of a run's models lie in a folder, or in the folders that runs have."""
+    kinds = (file_of(name) for name in _inside(folder))
+    return any(file is not None and file.held is not None and file.held.by_model for file in kinds)
 
 
 def _inside(folder: Path) -> Iterator[str]:

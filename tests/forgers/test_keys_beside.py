@@ -5,19 +5,23 @@ tells whose training it was. A stranger's file costs little, whatever it says.
 """
 
 import json
+import os
 import shutil
+import tempfile
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from tests_support import AUDIT_KEY, config, of_the_run, secret
 
-from fuaudit import train, unlearn, verify
+from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Seeds
 from fuaudit.draws.seeds import Part
 from fuaudit.draws.shared_seeds import MOST_HASHED, MOST_PARTS, shared
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.neighbours import other_holders
+from fuaudit.runs.neighbours import other_holders, without_keys
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.workflow.prune import prune
 
@@ -130,6 +134,71 @@ def test_prune_names_models_of_the_training_without_its_keys(root, copy, fuaudit
     assert f"{copy.name} has models of this training and none of its keys: remove it" in out
 
 
+@pytest.mark.parametrize("keys", ["none", "a stranger's"])
+def test_a_ledger_that_is_a_link(pruned, copy, tmp_path, keys):
+    """Nothing tells whose models lie beside it; where no models do, it is nothing to a run."""
+    (copy / "keys.json").unlink()
+    if keys != "none":
+        rewrite(copy, {"seeds": Seeds.of(bytes(range(32)), pruned.keys.seeds.size).as_rows()})
+    shutil.move(copy / "ledger.jsonl", tmp_path / "l")
+    (copy / "ledger.jsonl").symlink_to("../l")
+    assert listed(pruned) == {"copy" if keys == "none" else "copy/keys.json": UNREAD}
+    assert other_holders(pruned) == ([], [copy])
+    for item in [*copy.glob("*.safetensors"), *copy.glob("*/*")]:
+        item.unlink()
+    assert listed(pruned) == {}
+
+
+def test_what_was_published_of_a_training(pruned, copy):
+    """Its ledger and config are for everybody, and hold no model."""
+    shutil.rmtree(copy)
+    copy.mkdir()
+    for name in ("ledger.jsonl", "config.toml"):
+        shutil.copy(pruned.path / name, copy / name)
+    assert listed(pruned) == {}
+    assert without_keys(pruned) == []
+
+
+@contextmanager
+def another_user():
+    """Nobody, where the tests are root, whom no mode of a folder keeps out; else whoever runs them."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_cannot_be_listed(root, fuaudit):
+    """It gives its ledger to everybody, as a folder of mode 0711 does. A prune had removed all and then broke."""
+    drawn = min(root.plan.index.clients)
+    child = unlearn(root, "retrain", Request.of([drawn]), root.path.parent / "child", data=tiny_dataset())
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place) / "runs"
+        for path in (root.path, child.path):
+            shutil.copytree(path, home / path.name)
+        if not os.geteuid():
+            Path(place).chmod(0o755)
+            for item in [home, *home.rglob("*")]:
+                os.chown(item, 65534, 65534)
+        closed = shutil.copytree(root.path, home / "closed")
+        (closed / "keys.json").unlink()
+        (closed / "ledger.jsonl").chmod(0o644)
+        closed.chmod(0o111)
+        try:
+            with another_user():
+                assert listed(load_run(home / "child"))["closed"] == UNREAD
+                code, out, err = fuaudit("prune", home / "child", "--yes")
+                assert code == 0, err
+                assert f"{closed} cannot be read as a whole" in out
+                assert listed(load_run(home / "child")) == {"closed": UNREAD}
+        finally:
+            closed.chmod(0o755)
+
+
 def test_runs_of_other_federations(pruned, copy, tmp_path):
     """Also of equal data and config, pruned or not, and of other sizes."""
     shutil.rmtree(copy)
@@ -174,6 +243,19 @@ def test_keys_in_another_form(pruned, copy, form):
         assert listed(pruned)["copy/keys.json"] == UNREAD
 
 
+@pytest.mark.parametrize("form", ["capital digits", "rows of five"])
+def test_keys_in_another_form_beside_models(pruned, copy, form):
+    """Nothing else tells that a run lies there. Where no models do, such keys are another program's."""
+    row = json.loads((copy / "keys.json").read_text())["seeds"][0]
+    rewrite(copy, {"seeds": [[*row[:3], row[3].upper()] if form == "capital digits" else [*row, 1]]})
+    for name in ("ledger.jsonl", "manifest.json", "run.json"):
+        (copy / name).unlink()
+    assert listed(pruned) == {"copy/keys.json": UNREAD}
+    for item in [*copy.glob("*.safetensors"), *copy.glob("*/*")]:
+        item.unlink()
+    assert listed(pruned) == {}
+
+
 def stranger(leaves):
     half = leaves // 2
     return Seeds((Part(0, half, digest=bytes(32)), Part(half, leaves, bytes(range(32)))))
@@ -199,3 +281,17 @@ def test_what_lies_beyond_the_limits_is_not_known():
         assert shared(left, theirs.keeping([range(gone)])).same is (False if same else None)
         assert shared(left, theirs).same is False  # a seed of ours is enough
     assert shared(mine, theirs.keeping([range(at, at + 1) for at in range(0, 2 * MOST_PARTS, 2)])).same is None
+
+
+def test_a_seed_that_does_not_fit_says_nothing_of_the_others():
+    """Half the tree was destroyed. A file has a part of it, too large to be hashed, beside a made up seed."""
+    size = 4 * MOST_HASHED
+    mine = Seeds.of(bytes(range(32)), size)
+    genuine = next(part for part in mine.keeping([range(MOST_HASHED)]).parts if part.seed is not None)
+    made_up = Part(2 * MOST_HASHED, size, bytes([9]) * 32)
+    theirs = Seeds((genuine, Part(MOST_HASHED, 2 * MOST_HASHED, digest=bytes(32)), made_up))
+    assert shared(mine.keeping([range(2 * MOST_HASHED, size)]), theirs).same is None
+    # nor does a digest that does not fit
+    apart = mine.keeping([range(2 * MOST_HASHED, size - 1)])
+    other = Seeds.of(bytes(32), size).keeping([range(size - 1, size)]).parts[1:]
+    assert shared(apart, Seeds((genuine, Part(MOST_HASHED, 2 * MOST_HASHED, digest=bytes(32)), *other))).same is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_
@@ -119,8 +120,13 @@ def _beside(case: Case) -> list[ResidualCopy]:
         # strangers give these names, which need be no text
         *(ResidualCopy(f"{printable(path.name)}/{KEYS}", why) for path in holding),
         *(ResidualCopy(f"{printable(path.name)}/{MODEL}", held) for path, held in models if held),
-        *(ResidualCopy(f"{printable(path.name)}/{KEYS}", closed) for path in unread),
+        *(ResidualCopy(_unread(path), closed) for path in unread),
     ]
+
+
+def _unread(folder: Path) -> str:
+    """The keys in a folder that cannot be read; the folder, where none are seen."""
+    return f"{printable(folder.name)}/{KEYS}" if os.path.lexists(folder / KEYS) else printable(folder.name)
 
 
 def _of_models(run: Run, folder: Path) -> str:
