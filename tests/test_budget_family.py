@@ -1,8 +1,10 @@
 """One account for a family: a round counts for every run that drew it anew, and for no other."""
 
 import json
+import os
 import re
 import shutil
+from contextlib import contextmanager
 from fractions import Fraction
 
 import matplotlib
@@ -180,6 +182,28 @@ def reasons(run, reader="server", **asked):
     assert all(one.epsilon == float("inf") for one in found.accounts)
     assert all(one.as_json()["epsilon_total"] is None and one.reason for one in found.accounts)
     return "; ".join(found.reasons)
+
+
+@pytest.fixture
+def as_nobody(tmp_path):
+    """Without the rights of the superuser, who can read everything."""
+
+    @contextmanager
+    def changed():
+        if os.geteuid():
+            yield
+            return
+        for path in (tmp_path, *tmp_path.rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+        for path in (tmp_path, *tmp_path.parents):
+            path.chmod(path.stat().st_mode | 0o711) if path.stat().st_uid == 0 else None
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return changed
 
 
 @pytest.fixture
@@ -403,6 +427,8 @@ def test_what_is_no_run_is_no_gap(two, tmp_path, files):
     (tmp_path / "website").mkdir()
     for name, content in files.items():
         (tmp_path / "website" / name).write_text(content)
+        (tmp_path / "its-copy").mkdir(exist_ok=True)
+        (tmp_path / "its-copy" / name).symlink_to(tmp_path / "website" / name)
     assert account_of(load_run(two[1].path)).towards["server"].accounts[0].epsilon == epsilon(12)
 
 
@@ -448,6 +474,54 @@ def test_what_is_left_of_a_relative_is_a_gap(two, left):
     for item in child.path.iterdir():
         if item.is_file() and item.name not in left:
             item.unlink()
+    assert "child: " in reasons(root)
+
+
+def as_links(path):
+    for name in ("manifest.json", "run.json", "ledger.jsonl"):
+        shutil.move(path / name, aside := path.parent / f"aside-{name}")
+        (path / name).symlink_to(aside)
+
+
+def too_large(path):
+    for name in ("manifest.json", "run.json", "ledger.jsonl"):
+        os.truncate(path / name, 70 * 2**20)
+
+
+def closed(path):
+    for name in ("manifest.json", "run.json", "ledger.jsonl"):
+        (path / name).chmod(0)
+
+
+@pytest.mark.parametrize("hidden", [as_links, too_large, closed])
+def test_a_relative_that_cannot_be_read_is_a_gap(two, hidden, as_nobody):
+    """What it holds nobody knows: it was taken for a folder of another program, and its rounds were left out."""
+    root, child = two
+    hidden(child.path)
+    with as_nobody():
+        assert "child: " in reasons(root)
+
+
+def test_a_folder_that_nobody_can_look_into_is_a_gap_and_a_row(two, tmp_path, as_nobody, fuaudit):
+    root, _ = two
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "closed").chmod(0)
+    with as_nobody():
+        assert "closed: cannot look into" in reasons(root)
+        assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
+        code, out, _ = fuaudit("runs", tmp_path)
+    assert (code, "closed" in out, "child" in out) == (0, True, True)
+
+
+@pytest.mark.parametrize("written", [b"\r\n", b" ", b"\n"])
+def test_a_ledger_that_names_the_commitment_elsewhere_is_a_gap(two, written):
+    """As git writes it with other ends of lines, or with something in front; nothing else may be left of it."""
+    root, child = two
+    path = child.path / "ledger.jsonl"
+    lines = path.read_bytes()
+    path.write_bytes(lines.replace(b"\n", written) if written == b"\r\n" else written + lines)
+    for name in ("manifest.json", "run.json"):
+        (child.path / name).unlink()
     assert "child: " in reasons(root)
 
 
@@ -744,6 +818,17 @@ def test_a_law_that_draws_a_client_more_often_than_it_says_is_refused_in_every_r
     """An account charges a round once, by its word: here from round 3 on the first client has both places."""
     with pytest.raises(PluginError, match=r"(?s)cohort of round 3, returned .*replacement = True"):
         with_parts(tmp_path / "run", monkeypatch, learner={"use": "test-often-later"})
+
+
+def test_a_law_may_have_more_places_where_samples_are_gone(tmp_path, monkeypatch):
+    """Its places are those of the population that a round is drawn over, and not of that before the request."""
+    root = with_parts(tmp_path / "root", monkeypatch, client=[], learner={"use": "test-until-enough", "enough": 7})
+    own = root.plan.retained.samples
+    gone = Request.of(samples=[ids[0] for ids in own.values()])
+    child = unlearn(root, "retrain", gone, tmp_path / "c", data=tiny_dataset(), allow_inexact=True)
+    places = child.plan.law.places
+    assert places(child.plan.retained) > places(root.original)
+    assert max(len(child.plan.cohort(number)) for number in (1, 2, 3)) > places(root.original)
 
 
 # what is said

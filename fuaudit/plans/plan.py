@@ -133,7 +133,8 @@ class Plan:
         if not is_plain(drawn):
             raise not_plain(self.law, f"cohort of round {round_number}", drawn, "clients")
         if self.by_strangers:
-            require_as_said(self.law, round_number, drawn, self.populations[0].of_laws)
+            over = self.segment(Stream.COHORTS, Position(round_number, 0)).version  # fewer samples may take more places
+            require_as_said(self.law, round_number, drawn, self.populations[over].of_laws)
         return drawn
 
     def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:

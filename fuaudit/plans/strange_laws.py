@@ -47,9 +47,15 @@ def not_plain(law: object, what: str, drawn: object, of: str) -> PluginError:
 def require_as_said(law: Any, round_number: int, cohort: tuple[int, ...], population: Any) -> None:
     """Raises PluginError where a client takes part more often in a round than a law says that one can.
 
-    Before training its first rounds are tried. An account charges every round by its word.
+    Before training its first rounds are tried. An account charges every round by its word. ``population``: that which
+    the round is drawn over.
     """
-    if told := otherwise_than_said(law, cohort, law.places(population)):
+    try:
+        places = law.places(population)
+    except Exception as error:
+        require_unbroken(law, "places", error)
+        raise
+    if told := otherwise_than_said(law, cohort, places):
         raise PluginError(f"the law {type(law).__name__}, cohort of round {round_number}, {told}", SEE)
 
 

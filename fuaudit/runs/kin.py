@@ -6,8 +6,10 @@ that cannot be opened is a gap, and no run that nothing is known of.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from errno import ELOOP, ENOENT, ENOTDIR
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +28,9 @@ ONE_DIGEST = "it says that before a prune it was what another run is: as its par
 OTHER_TALE = "it is a copy of {}, and its ledger tells otherwise of rounds"
 OF_A_RUN = b'"fuaudit run '
 """In every manifest and run.json, whatever version wrote it."""
+
+_FIRST = (MANIFEST, RUN, TOMBSTONE, LEDGER)
+"""The files by which a folder is known to hold a run, a tombstone, or what is left of either."""
 
 
 @dataclass(frozen=True)
@@ -147,26 +152,47 @@ def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:
-    """The folders in some places that may hold a run, by names of files: runs, tombstones, and what is left of any."""
-    names = (MANIFEST, RUN, TOMBSTONE, LEDGER)
+    """The folders in some places that may hold a run, by names of files; those that nobody can look into are some."""
     for place in places:
         try:
-            inside = sorted(item for item in place.iterdir() if any((item / name).is_file() for name in names))
+            inside = sorted(item for item in place.iterdir() if _may_have(item, _FIRST))
         except OSError as error:
             raise EvidenceError(f"cannot look through {place}: {error.strerror or error}") from error
-        yield from sorted(inside, key=lambda item: [not (item / name).is_file() for name in (MANIFEST, TOMBSTONE)])
+        yield from sorted(inside, key=lambda item: [not _may_have(item, [name]) for name in (MANIFEST, TOMBSTONE)])
+
+
+def _may_have(folder: Path, names: Iterable[str]) -> bool:
+    """Whether there is something by one of some names in a folder, or nobody can tell."""
+    try:
+        return any(_is_there(folder / name) for name in names)
+    except EvidenceError:
+        return True
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is something by this name: a link to nowhere, too. EvidenceError where nobody can tell."""
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno in (ENOENT, ENOTDIR, ELOOP):
+            return False
+        raise EvidenceError(f"cannot look into {path.parent}: {error.strerror or error}") from error
+    return True
 
 
 def _is_of(folder: Path, run: Run) -> bool:
     """Whether a folder holds what was made of the training of a run, and not of another one, or by another program.
 
     Raises:
-        EvidenceError: it holds a run, or what is left of one, and its ledger does not tell of which training.
+        EvidenceError: it holds a run, or what is left of one, and its ledger does not tell of which training; or what
+            tells it cannot be read.
     """
-    lines = _lines(folder)
+    lines, mine = _lines(folder), str(run.ledger.events[0]["commitment"])
     commitment = _commitment(lines[0], folder) if lines else ""
-    if commitment == run.ledger.events[0]["commitment"]:
+    if commitment == mine:
         return True
+    if mine.encode() in _content(folder / LEDGER):  # with other ends of lines, or a space in front
+        raise EvidenceError(f"{folder / LEDGER} names the commitment of this training, and does not begin with it")
     if not commitment and _is_ours(folder):
         raise EvidenceError(f"{folder / LEDGER} is missing, or does not begin with a commitment")
     if commitment and _is_torn(lines, folder):
@@ -176,22 +202,19 @@ def _is_of(folder: Path, run: Run) -> bool:
 
 def _is_ledger_of(folder: Path, kin: Iterable[Kin]) -> bool:
     """Whether a folder has a copy of the ledger of a run that is at hand, and nothing else that tells of a run."""
-    if any((folder / name).exists() for name in (MANIFEST, RUN, TOMBSTONE)):
+    if any(_is_there(folder / name) for name in (MANIFEST, RUN, TOMBSTONE)):
         return False
     return sha256(_lines(folder)[-1]) in {one.found.ledger.head for one in kin}
 
 
 def _lines(folder: Path) -> list[bytes]:
-    """The whole lines of a ledger; none where there is no ledger that can be read."""
+    """The whole lines of a ledger; none where there is no ledger."""
     return _content(folder / LEDGER).split(b"\n")[:-1]
 
 
 def _content(path: Path) -> bytes:
-    """What is in a file; nothing where it is not there, or is larger than such files of a run are."""
-    try:
-        return read_bytes(path, MAX_JSON_BYTES)
-    except EvidenceError:
-        return b""
+    """What is in a file, also behind a link; nothing where there is none. EvidenceError where it cannot be read."""
+    return read_bytes(Path(os.path.realpath(path)), MAX_JSON_BYTES) if _is_there(path) else b""
 
 
 def _commitment(line: bytes, folder: Path) -> str:
@@ -207,12 +230,12 @@ def _is_torn(lines: Sequence[bytes], folder: Path) -> bool:
     """Whether a ledger has a line that does not name the one before it, or is not that of the manifest beside it."""
     if any(sha256(line).encode() not in after for line, after in pairwise(lines)):
         return True
-    return (folder / MANIFEST).is_file() and sha256(lines[-1]).encode() not in _content(folder / MANIFEST)
+    return _is_there(folder / MANIFEST) and sha256(lines[-1]).encode() not in _content(folder / MANIFEST)
 
 
 def _is_ours(folder: Path) -> bool:
     """Whether files in a folder say that they are of a run; other programs have a manifest.json as well."""
-    return (folder / TOMBSTONE).is_file() or any(OF_A_RUN in _content(folder / name) for name in (MANIFEST, RUN))
+    return _is_there(folder / TOMBSTONE) or any(OF_A_RUN in _content(folder / name) for name in (MANIFEST, RUN))
 
 
 def _opened(folder: Path, run: Run) -> Run | Tombstone:

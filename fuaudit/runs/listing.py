@@ -53,11 +53,19 @@ def runs_in(folder: Path) -> Iterator[Listed]:
         EvidenceError: the folder cannot be read.
     """
     try:
-        found = sorted(item for item in folder.iterdir() if not item.is_symlink() and is_run(item))
+        found = sorted(item for item in folder.iterdir() if not item.is_symlink() and _may_be_run(item))
     except OSError as error:
         hint = "Give the folder that holds runs: fuaudit runs FOLDER."
         raise EvidenceError(f"cannot read {folder}: {error.strerror or error}", hint) from error
     yield from map(_listed, found)
+
+
+def _may_be_run(folder: Path) -> bool:
+    """Whether a run was begun in a folder; also where nobody may look inside, which its row says."""
+    try:
+        return is_run(folder)
+    except OSError:
+        return True
 
 
 def made_from(folder: Path) -> list[Path]:
@@ -83,6 +91,8 @@ def _listed(folder: Path) -> Listed:
         return replace(_row(folder, read_form(folder, RUN), "complete", digest), ledger=ledger, former=former)
     except EvidenceError as error:
         return Listed(folder.name, state=str(error).partition("\n")[0])
+    except OSError as error:
+        return Listed(folder.name, state=f"cannot look into {folder}: {error.strerror or error}")
 
 
 def _sealed(folder: Path, name: str) -> tuple[str, str]:

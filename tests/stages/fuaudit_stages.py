@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fuaudit.plans import UniformLaw
-from fuaudit.plugins import Delivery, Released, Stateless, Steps, rows_of, with_rows
+from fuaudit.plugins import Address, Delivery, Purpose, Released, Stateless, Steps, rows_of, with_rows
 
 
 @dataclass(frozen=True)
@@ -453,6 +453,39 @@ class OftenLater(UniformLaw):
     def cohort(self, draws, round_number):
         drawn = super().cohort(draws, round_number)
         return drawn if round_number < 3 else drawn[:1] * len(drawn)
+
+
+@dataclass(frozen=True)
+class UntilEnough(UniformLaw):
+    """Clients in a drawn order until they have enough samples together: places depend on the population."""
+
+    enough: int = 4
+    name: ClassVar[str] = "until there is enough"
+
+    def places(self, population):
+        sizes = sorted(len(samples) for samples in population.samples.values())
+        return next((n for n in range(1, len(sizes)) if sum(sizes[:n]) >= self.enough), len(sizes))
+
+    def cohort(self, draws, round_number):
+        at = Address(Purpose.COHORT, round_number)
+        population = draws.population(at)
+        order = draws.permutation(at, population.clients)
+        sizes = [len(population.samples[client]) for client in order]
+        return order[: next((n for n in range(1, len(order)) if sum(sizes[:n]) >= self.enough), len(order))]
+
+
+@dataclass(frozen=True)
+class DrawsUntilEnough:
+    rounds: int = 3
+    enough: int = 4
+    solver: ClassVar[dict] = {"use": "sgd"}
+    server: ClassVar[tuple] = ({"use": "mean"},)
+    step_size: ClassVar[float] = 0.2
+    decay: ClassVar[float] = 1.0
+
+    @property
+    def law(self):
+        return UntilEnough(self.rounds, 1, 1, 2, replacement=False, enough=self.enough)
 
 
 @dataclass(frozen=True)
