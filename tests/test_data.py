@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from scipy.stats import beta, kstest
 
 from fuaudit import registry
@@ -456,6 +456,29 @@ class TestTensors:
     def test_what_does_not_fit_is_refused(self, tmp_path, tensors, said):
         with pytest.raises(UsageError, match=said):
             Tensors(2).load(self.write(tmp_path, **tensors))
+
+    @pytest.mark.parametrize("notes", [{"rows": "[[1, 2, 3]]"}, {"format": "[[1, 2, 3]]"}, {"format": "pt", "x": ""}])
+    def test_notes_in_its_header_are_refused(self, tmp_path, notes):
+        path = self.write(tmp_path) / "data.safetensors"
+        save_file(load_file(path), path, metadata=notes)
+        with pytest.raises(UsageError, match="notes that nothing reads"):
+            Tensors(2).load(tmp_path)
+        save_file(load_file(path), path, metadata={"format": "pt"})  # many programs write that
+        assert Tensors(2).load(tmp_path).size == 4
+
+    @pytest.mark.parametrize("more", [b" \t\n\r" * 20, b" " * 72])
+    def test_a_header_of_spaces_is_refused(self, tmp_path, more):
+        path = self.write(tmp_path) / "data.safetensors"
+        content = path.read_bytes()
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = content[8:end]
+        spaced = json.dumps(json.loads(header)).encode()
+        spaced += b" " * (-len(spaced) % 8)
+        path.write_bytes(len(spaced).to_bytes(8, "little") + spaced + content[end:])
+        assert Tensors(2).load(tmp_path).size == 4  # as other programs may write it
+        path.write_bytes((len(header) + len(more)).to_bytes(8, "little") + header + more + content[end:])
+        with pytest.raises(UsageError, match="header is longer than what it says"):
+            Tensors(2).load(tmp_path)
 
     def test_what_is_no_such_file_is_refused(self, tmp_path):
         (tmp_path / "data.safetensors").write_bytes(b"no tensors")

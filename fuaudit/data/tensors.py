@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ LINES = {"lines", "test_lines"}
 """Tensors of the file, by name: those it must have, those it may have, and those in which `fuaudit import` notes the
 lines of the file that rows come from."""
 
+NOTES: tuple[dict[str, str], ...] = {}, {"format": "pt"}, {"format": "np"}
+"""What the header of the file may note beside tensors: many programs name a library there."""
+
 
 @dataclass(frozen=True)
 class Tensors:
@@ -35,7 +39,7 @@ class Tensors:
     So are all ids of a run beyond the largest one here. An optional tensor ``owners (n,)`` holds the number of the
     owner of every row, from 0, for the partition ``by-owner``; ``test_owners (t,)`` says the same of test rows, to
     count them. ``ROOT/owners.json``, a list of texts, gives their names, where there is one. `fuaudit import` makes
-    such folders from CSV files, with ``lines`` and ``test_lines``; other tensors are refused.
+    such folders from CSV files, with ``lines`` and ``test_lines``; other tensors, and notes in the header, are refused.
 
     Attributes:
         classes: how many classes there are; targets are smaller.
@@ -60,6 +64,7 @@ class Tensors:
             tensors = load_file(root / self.file)
         except (OSError, SafetensorError) as error:
             raise UsageError(f"{root / self.file} is no safetensors file: {error}") from None
+        _require_plain_header(root / self.file)
         if missing := NEEDED - tensors.keys():
             raise UsageError(f"{root / self.file} lacks {', '.join(sorted(missing))}")
         if surplus := tensors.keys() - NEEDED - NUMBERS - LINES:
@@ -139,3 +144,23 @@ class Tensors:
                 f"{root / self.file}: {name} must be integers (n,), not {values.dtype} of shape {tuple(values.shape)}"
             )
         return values.long()
+
+
+def _require_plain_header(path: Path) -> None:
+    """Raises UsageError where the header of a safetensors file has room for anything but what its tensors need.
+
+    It may be as long as JSON is with a space behind each comma and colon, filled up to a multiple of eight bytes.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    if header.get("__metadata__", {}) not in NOTES:
+        raise UsageError(
+            f"the header of {path} holds notes that nothing reads",
+            "Write it without metadata: erased rows could lie there unseen.",
+        )
+    if length >= len(json.dumps(header)) + 8:
+        raise UsageError(
+            f"{path}: its header is longer than what it says",
+            "Write the file anew with safetensors: erased rows could lie in spaces unseen.",
+        )
