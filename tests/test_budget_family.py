@@ -666,6 +666,29 @@ def test_it_has_one_noise_too_where_the_trainings_differ_in_no_more_than_a_platf
     assert "again and one have the same draws" in reasons(one)
 
 
+@pytest.mark.parametrize("stones", [False, True])
+def test_one_request_by_two_versions_of_a_method_has_one_noise_over_other_rows(tmp_path, monkeypatch, stones):
+    """What a client's noise follows from is the name of a method, and not what it does: one model minus the other."""
+    every = {"run": TABLES["run"] | {"checkpoint_every": 1}, "learner": LEARNS | {"use": "fedavg"}}
+    root = with_parts(tmp_path / "root", monkeypatch, **every)
+    first = forget(root, "test-changes", tmp_path / "first", clients=[4])
+    if stones:
+        prune(forget(first, "retrain", tmp_path / "last", clients=[2]))
+        assert (tmp_path / "first" / "tombstone.json").exists()
+    else:
+        assert account_of(root, delta=1e-5).towards["server"].reasons == ()
+    monkeypatch.setattr("fuaudit_stages.FROM_THE_START", True)
+    away = with_parts(tmp_path / "away" / "root", monkeypatch, **every)
+    second = forget(away, "test-changes", tmp_path / "away" / "second", clients=[4])
+    shutil.copytree(second.path, tmp_path / "second")
+    why = reasons(load_run(tmp_path / "second"))
+    assert "first and second have the same draws, and other plans" in why
+    if not stones:  # the noise of each round is hundreds of such lengths
+        steps = [(run.models[8] - run.models[7]).norm() for run in (first, second)]
+        apart = ((first.models[8] - first.models[7]) - (second.models[8] - second.models[7])).norm()
+        assert apart < min(steps) / 10
+
+
 def test_what_an_editor_asks_of_clients_has_no_account(tmp_path):
     root = trained(tmp_path / "root")
     edited = forget(root, "finetune", tmp_path / "edited", {"rounds": 1}, clients=[3])

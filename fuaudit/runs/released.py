@@ -14,7 +14,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import build
 from fuaudit.runs.kin import Kin, Kinship
-from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, file_of, round_of
+from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, PLAN, RECORDED, file_of, round_of
 from fuaudit.runs.ledger import released
 from fuaudit.runs.platforms import makers_of, went_on_elsewhere
 from fuaudit.runs.run import Run
@@ -114,12 +114,26 @@ def _same_draws(kin: Sequence[Kin], by_digest: Mapping[str, Kin]) -> dict[tuple[
     for one, other in combinations(kin, 2):
         rounds = range(1, min(one.found.rounds_executed, other.found.rounds_executed) + 1)
         alike = _drawn_from(one, by_digest) == _drawn_from(other, by_digest)
-        if rounds and alike and _computed_otherwise(one, other, rounds):
-            found[one.name, other.name] = (
-                f"{one.name} and {other.name} have the same draws, and were made on different platforms: the same "
-                "noise may lie over rows that are rounded otherwise"
-            )
+        if rounds and alike and (why := _over_other_rows(one, other, rounds)):
+            found[one.name, other.name] = f"{one.name} and {other.name} have the same draws, and {why}"
     return found
+
+
+def _over_other_rows(one: Kin, other: Kin, rounds: range) -> str:
+    """Why equal draws of two runs may lie over other rows; empty for nothing.
+
+    Draws follow from the name of a method. Another version of it may keep other rounds, and so may what is no version.
+    """
+    if _planned(one) != _planned(other):
+        return "other plans: the same noise may lie over other rows"
+    if _computed_otherwise(one, other, rounds):
+        return "were made on different platforms: the same noise may lie over rows that are rounded otherwise"
+    return ""
+
+
+def _planned(kin: Kin) -> list[object]:
+    """The digests of the files from which a run's plan follows, beside its keys."""
+    return [kin.found.files.get(name) for name in (PLAN, RECORDED)]
 
 
 def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin], passed: frozenset[str] = frozenset()) -> str:

@@ -7,7 +7,18 @@ import numpy as np
 import torch
 
 from fuaudit.plans import UniformLaw
-from fuaudit.plugins import Address, Delivery, Purpose, Released, Stateless, Steps, rows_of, with_rows
+from fuaudit.plugins import (
+    END,
+    Address,
+    Delivery,
+    Purpose,
+    Released,
+    Stateless,
+    Steps,
+    exact_under,
+    rows_of,
+    with_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -453,6 +464,26 @@ class OftenLater(UniformLaw):
     def cohort(self, draws, round_number):
         drawn = super().cohort(draws, round_number)
         return drawn if round_number < 3 else drawn[:1] * len(drawn)
+
+
+FROM_THE_START = False
+"""What another version of the method below does."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A method that keeps what may be kept, and in another version nothing."""
+
+    needs: ClassVar[frozenset] = frozenset({"plan"})
+    participants: ClassVar[frozenset] = frozenset({"server", "retained clients"})
+    guarantee: ClassVar[str] = "exact"
+    cite: ClassVar[str] = "an example"
+    exact_for: ClassVar[frozenset] = exact_under("uniform with replacement", "uniform without replacement")
+
+    def rewrite(self, plan, request, fresh, not_before):
+        if FROM_THE_START:
+            return plan.restart(request, fresh)
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
 
 
 @dataclass(frozen=True)
