@@ -627,6 +627,8 @@ def test_rounds_that_were_lost_on_another_platform_may_have_one_noise_over_two_r
     python = root.info["versions"] | {"python": "3.99.0"}
     went_on(root, 3, versions=python)
     assert spent(root) == {"server": 8, "public": 8}  # it computes alike
+    untold = Provenance().examine(Case(Evidence(load_run(root.path), None, tiny_dataset()), Keyed(bytes(32))))
+    assert any("lost in a break, where no model of their platform was stored" in line for line in untold.assumptions)
     assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
     went_on(load_run(root.path), 6, canary="0" * 64)
     for reader in ("server", "public"):

@@ -147,10 +147,12 @@ def _honest(terms: Terms) -> str:
     return f", and is none of those who are Byzantine by the config: {', '.join(map(str, terms.byzantine))}"
 
 
+UNTOLD = "rounds that were lost in a break, where no model of their platform was stored"
+"""No ledger tells of them, and no account counts them."""
+
 OUTSIDE = (
-    "runs of this training that lie elsewhere or were not kept; rounds that were lost in a break, where no model of "
-    "their platform was stored; what code of other packages takes without being given it; verifications, which train "
-    "on the same rows; what is listed as released without noise"
+    f"runs of this training that lie elsewhere or were not kept; {UNTOLD}; what code of other packages takes without "
+    "being given it; verifications, which train on the same rows; what is listed as released without noise"
 )
 
 

@@ -7,6 +7,7 @@ from math import prod
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.budgets.mechanisms import assumed
+from fuaudit.budgets.spent import UNTOLD
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
 from fuaudit.registry import build
@@ -75,9 +76,10 @@ def _at_its_word(run: Run, number: int) -> str:
 
 
 def _lost(run: Run) -> str:
-    """That rounds may have been executed twice, as a sentence; empty for nothing of the kind."""
+    """Which rounds may have been executed twice, as sentences: those of which a ledger tells, and others."""
     why = lost_elsewhere(run)
-    return f" Each round is counted once: {why}." if why else ""
+    told = f" Each round is counted once: {why}." if why else ""
+    return f"{told} Not counted are {UNTOLD}."
 
 
 def _covered(run: Run) -> str:
