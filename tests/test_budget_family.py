@@ -856,6 +856,22 @@ def test_a_law_may_have_more_places_where_samples_are_gone(tmp_path, monkeypatch
     assert max(len(child.plan.cohort(number)) for number in (1, 2, 3)) > places(root.original)
 
 
+def test_the_most_participations_are_those_of_any_population(tmp_path, monkeypatch):
+    """Where samples are gone such a law draws more places, and a client can have all of them."""
+    learner = {"use": "test-until-enough", "enough": 7, "replacement": True}
+    root = with_parts(tmp_path / "root", monkeypatch, learner=learner, budget={"epsilon": 9.0, "delta": 1e-5})
+    places = root.plan.law.places(root.original)
+    assert f"up to {places} times" in account_of(root).towards["server"].accounts[0].statement.rounds_covered
+    gone = Request.of(samples=[ids[0] for ids in root.plan.retained.samples.values()])
+    child = unlearn(root, "retrain", gone, tmp_path / "c", data=tiny_dataset(), allow_inexact=True)
+    more = child.plan.law.places(child.plan.retained)
+    assert more > places
+    for run in (root, child):
+        assert f"up to {more} times" in account_of(run).towards["server"].accounts[0].statement.rounds_covered
+    found = Provenance().examine(Case(Evidence(load_run(child.path), None, tiny_dataset()), Keyed(bytes(32))))
+    assert any("more often in a round than the budget charges" in line for line in found.details)
+
+
 # what is said
 
 

@@ -50,13 +50,17 @@ def require_as_said(law: Any, round_number: int, cohort: tuple[int, ...], popula
     Before training its first rounds are tried. An account charges every round by its word. ``population``: that which
     the round is drawn over.
     """
+    if told := otherwise_than_said(law, cohort, places_of(law, population)):
+        raise PluginError(f"the law {type(law).__name__}, cohort of round {round_number}, {told}", SEE)
+
+
+def places_of(law: Any, population: Any) -> int:
+    """The most clients that a round over a population can have, as a law says."""
     try:
-        places = law.places(population)
+        return int(law.places(population))
     except Exception as error:
         require_unbroken(law, "places", error)
         raise
-    if told := otherwise_than_said(law, cohort, places):
-        raise PluginError(f"the law {type(law).__name__}, cohort of round {round_number}, {told}", SEE)
 
 
 def otherwise_than_said(law: object, cohort: tuple[int, ...], places: int) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 
 from fuaudit.budgets.family import Charge, Family, Spent, spent_towards_public, spent_towards_server
 from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
-from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest
+from fuaudit.plans import Population
 from fuaudit.runs.kin import Kin, kinship, kinship_of, tombstones, with_secrets
 from fuaudit.runs.ledger import released
 from fuaudit.runs.released import Unlimited, by_config, family_of, strangers, unlimited
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.training.capped import most_at_once
 from fuaudit.training.releases import byzantine
 
 SERVER = "sees all that the server saw in these runs"
@@ -141,17 +142,23 @@ def told_anything(chain: Iterable[Run | Tombstone]) -> bool:
 
 
 def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int | None = None) -> Terms:
-    target, law = run.config.budget, run.plan.law
+    target = run.config.budget
     return Terms(
         delta=delta if delta is not None else target.delta if target else 0.0,
         differ=differ if differ is not None else target.differ if target else 1,
-        times=law.places(run.original.of_laws) if says(law, "replacement") else 1,
+        times=most_at_once(run.plan.law, _drawn_over(run, kin)),
         secrets_with=with_secrets(kin),
         trusted=tombstones(kin),
         strangers=(why := strangers(run)),
         by_config=by_config(run, why),
         byzantine=byzantine(run.exchange),
     )
+
+
+def _drawn_over(run: Run, kin: Iterable[Kin]) -> list[Population]:
+    """The populations that rounds were drawn over; of fuaudit's own laws, whose places follow from the config, one."""
+    runs = [one.found for one in kin if isinstance(one.found, Run)] if run.plan.by_strangers else []
+    return [run.original, *(population for one in runs for population in one.populations)]
 
 
 def _shown(run: Run) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Law, Population
+from fuaudit.plans.strange_laws import places_of
 from fuaudit.registry import called
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.releases import SCALED, in_the_way, released_by
@@ -42,11 +44,18 @@ def capped(
     if why := in_the_way(exchange, solver, scaling, number, dimension):
         hint = 'Say scaling = "none".' if why == SCALED else ""
         raise ExceededError(f"[budget] cannot account for {called(stage)}: {why}", hint)
-    times = law.places(population.of_laws) if says(law, "replacement") else 1
+    times = most_at_once(law, [population])
     try:
         return account(target, told.mechanism, told.parameters, law.rounds, times)
     except UsageError as error:
         raise type(error)(f"[budget]: {error.args[0]}", error.hint) from None
+
+
+def most_at_once(law: Law, populations: Iterable[Population]) -> int:
+    """How often one client can take part in a round at most, over any of some populations."""
+    if not says(law, "replacement"):
+        return 1
+    return max(places_of(law, population.of_laws) for population in populations)
 
 
 def charged(exchange: Exchange) -> int:

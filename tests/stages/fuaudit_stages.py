@@ -500,6 +500,8 @@ class UntilEnough(UniformLaw):
     def cohort(self, draws, round_number):
         at = Address(Purpose.COHORT, round_number)
         population = draws.population(at)
+        if self.replacement:
+            return draws.sequence(at, population.clients, self.places(population))
         order = draws.permutation(at, population.clients)
         sizes = [len(population.samples[client]) for client in order]
         return order[: next((n for n in range(1, len(order)) if sum(sizes[:n]) >= self.enough), len(order))]
@@ -509,6 +511,7 @@ class UntilEnough(UniformLaw):
 class DrawsUntilEnough:
     rounds: int = 3
     enough: int = 4
+    replacement: bool = False
     solver: ClassVar[dict] = {"use": "sgd"}
     server: ClassVar[tuple] = ({"use": "mean"},)
     step_size: ClassVar[float] = 0.2
@@ -516,7 +519,7 @@ class DrawsUntilEnough:
 
     @property
     def law(self):
-        return UntilEnough(self.rounds, 1, 1, 2, replacement=False, enough=self.enough)
+        return UntilEnough(self.rounds, 1, 1, 2, self.replacement, self.enough)
 
 
 @dataclass(frozen=True)

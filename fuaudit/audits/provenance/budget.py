@@ -15,7 +15,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.released import asked_of_clients, lost_elsewhere, release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full
-from fuaudit.training.capped import capped, charged
+from fuaudit.training.capped import capped, charged, most_at_once
 from fuaudit.training.releases import byzantine, no_word, outside_parts
 
 
@@ -31,6 +31,11 @@ def budget(run: Run, target: Target) -> CheckResult:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")
     except UsageError as error:
         return unclear(f"Whether {name_of(run)} keeps to its budget cannot be computed here: {error.args[0]}.")
+    if most_at_once(law := run.plan.law, run.populations) > most_at_once(law, [run.original]):
+        return unclear(
+            f"Whether {name_of(run)} keeps to its budget is not known: after a request a client can take part more "
+            "often in a round than the budget charges."
+        )
     others = set[str]()
     for line in run.ledger.of_kind("round"):
         told = [one for one in releases_of(line) if one.part == of_stage.part]
