@@ -1,5 +1,6 @@
 """One account for a family: a round counts for every run that drew it anew, and for no other."""
 
+import hashlib
 import json
 import os
 import re
@@ -539,6 +540,23 @@ def test_a_relative_that_names_another_commitment_is_a_gap(two, chained):
     else:
         path.write_bytes(path.read_bytes().replace(mine.encode(), b"f" * 64, 1))
     assert "begins with another commitment" in reasons(root)
+
+
+@pytest.mark.parametrize("lines", [1, None])
+@pytest.mark.parametrize("manifest", [False, True])
+def test_a_relative_with_the_ledger_of_another_training_is_a_gap(two, tmp_path, lines, manifest):
+    """Its run.json names a parent of which such a ledger does not tell."""
+    root, child = two
+    other = forget(trained(tmp_path / "away" / "root", 4), "fats", tmp_path / "away" / "other", clients=[3])
+    theirs = b"".join((other.path / "ledger.jsonl").read_bytes().splitlines(keepends=True)[:lines])
+    (child.path / "ledger.jsonl").write_bytes(theirs)
+    at = child.path / "manifest.json"
+    if manifest:
+        table = json.loads(at.read_text())
+        at.write_bytes(pretty_json(table | {"ledger": hashlib.sha256(theirs.splitlines()[-1]).hexdigest()}))
+    else:
+        at.unlink()
+    assert "child: " in reasons(root)
 
 
 def test_tombstones_that_say_that_they_are_in_a_circle(two):

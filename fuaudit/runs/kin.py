@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.files import read_bytes, sha256
-from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical, parse_json
 from fuaudit.runs.layout import LEDGER, MANIFEST, RUN, SECRETS, TOMBSTONE
 from fuaudit.runs.ledger import PLATFORM, released
 from fuaudit.runs.pruned_contents import former_of
@@ -227,10 +227,20 @@ def _commitment(line: bytes, folder: Path) -> str:
 
 
 def _is_torn(lines: Sequence[bytes], folder: Path) -> bool:
-    """Whether a ledger has a line that does not name the one before it, or is not that of the manifest beside it."""
+    """Whether a ledger has a line that does not name the one before it, or is not that of the files beside it."""
     if any(sha256(line).encode() not in after for line, after in pairwise(lines)):
         return True
-    return _is_there(folder / MANIFEST) and sha256(lines[-1]).encode() not in _content(folder / MANIFEST)
+    if _is_there(folder / MANIFEST) and sha256(lines[-1]).encode() not in _content(folder / MANIFEST):
+        return True
+    parent = _parent(folder)
+    return bool(parent) and not any(parent.encode() in line for line in lines)
+
+
+def _parent(folder: Path) -> str:
+    """The digest of the parent that ``run.json`` names; empty where it names none."""
+    info = parse_json(_content(folder / RUN), folder / RUN) if _is_there(folder / RUN) else {}
+    parent = info.get("parent") if isinstance(info, dict) else None
+    return str(parent.get("digest", "")) if isinstance(parent, dict) else ""
 
 
 def _is_ours(folder: Path) -> bool:
