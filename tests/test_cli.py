@@ -30,12 +30,14 @@ from fuaudit.proofs.toys import AllToys, leaves_choice
 from fuaudit.registry import find
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
+from fuaudit.runs.listing import is_run
 from fuaudit.runs.run import read_config_of
 from fuaudit.terminal import lines
 from fuaudit.text import command
 from fuaudit.verification import verify as verifying
 from fuaudit.verification.store import audit_folder, history
 from fuaudit.verification.verify import verify
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.unlearn import unlearn
 
 COMMAND = Path(sys.executable).parent / "fuaudit"
@@ -1331,12 +1333,31 @@ def test_a_prune_says_how_the_run_is_verified_from_then_on(fuaudit, copies, spec
     assert code == 0, err
     *_, told, following = out.splitlines()
     assert told.startswith("its digest is another now; verify it again")
-    commitment = load_run(copies / "fats").commitment
-    assert following == command("verify", copies / "fats", commitment=commitment, before=passed)
-    code, out, err = fuaudit(*following.split()[1:], "--spec", spec_file)
+    # the commitment is whoever verifies to give: the run's own would say that it was received before training
+    assert following == command("verify", copies / "fats", commitment="HEX", before=passed)
+    received = following.replace("HEX", load_run(copies / "fats").commitment)
+    code, out, err = fuaudit(*received.split()[1:], "--spec", spec_file)
     assert (code, out.splitlines()[0].startswith("PASS")) == (0, True), (out, err)
     again = fuaudit("prune", copies / "fats", "--yes", "--json")[1]
     assert "next" not in json.loads(again)
+
+
+def test_a_prune_gives_no_pass_of_before_a_failure(fuaudit, copies, spec_file):
+    """And the findings that a prune leaves are still reported, as those of the run before it."""
+    shutil.rmtree(copies / "noop")
+    verify(copies / "fats", spec_file)
+    passed = stored(copies / "fats")
+    assert fuaudit("verify", copies / "fats", "--spec", spec_file, "--commitment", "11" * 32)[0] == 1
+    out = fuaudit("prune", copies / "fats", "--yes")[1]
+    assert out.splitlines()[-1] == command("verify", copies / "fats", commitment="HEX")
+    code, out, err = fuaudit("report", copies / "fats", "--findings", passed, "--format", "md")
+    assert code == 0, err
+    assert "It judged the run as its ledger says that it was before its prune" in Path(out.strip()).read_text()
+    shutil.copytree(copies / "fats.audit", copies / "other.audit")
+    shutil.copytree(copies / "fats", copies / "other")
+    (copies / "parent.audit").mkdir()
+    code, _, err = fuaudit("report", copies / "parent")
+    assert (code, "has no findings" in err, "fuaudit verify" in err) == (4, True, False)
 
 
 def test_a_prune_takes_no_parent_from_others_before_somebody_was_told(fuaudit, copies, bytes_of):
@@ -1373,6 +1394,30 @@ def test_a_prune_names_what_was_made_of_the_run_itself(fuaudit, copies, target):
     for asked in (("prune", copies / "twice", "--yes"), ("verify", copies / "twice", "--budget", "0")):
         code, _, err = fuaudit(*asked)
         assert (code, "was pruned after" in err, "Make it again" in err) == (4, True, True)
+
+
+def test_a_prune_advises_to_prune_first_only_what_can_be(fuaudit, copies, target):
+    """Not a child that an editor made, and neither of two: each would lose its parent by the prune of the other."""
+    shutil.rmtree(copies / "noop")
+    others = [c for c in load_run(copies / "fats").plan.populations[-1].clients if c != target]
+    for name, method in (("edited", "finetune"), ("second", "fats")):
+        made = fuaudit("unlearn", copies / "fats", "--with", method, "--client", others[0], "--out", copies / name)
+        assert made[0] == 0, made
+        code, _, err = fuaudit("prune", copies / "fats", "--yes")
+        assert (code, "edited" in err, "--allow-orphans" in err) == (2, True, True)
+        assert "first, then" not in err
+        with pytest.raises(UsageError) as refused:
+            prune(copies / "fats")
+        assert "Prune it first" not in str(refused.value)
+
+
+def test_a_folder_that_nobody_may_look_into_is_no_run(fuaudit, tmp_path):
+    """Root may look into all, so for root a name that no system takes stands for it."""
+    assert not is_run(tmp_path / ("long" * 100))
+    (tmp_path / "private").mkdir(mode=0)
+    code, _, err = fuaudit("show", tmp_path)
+    (tmp_path / "private").chmod(0o700)
+    assert (code, "is not a run: it has no manifest.json" in err) == (4, True), err
 
 
 def test_a_prune_advises_none_of_what_cannot_be_pruned(fuaudit, copies, target):

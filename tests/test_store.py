@@ -343,7 +343,7 @@ def test_what_was_verified_can_be_read_when_a_tombstone_is_left(run, folder, tin
     code, out, err = fuaudit("history", run.path)
     assert code == 0, err
     head, first, stored = out.splitlines()
-    assert head == (f"1 verification by {folder / LOG}; the run was removed by a prune, and its tombstone is left")
+    assert head == f"1 verification by {folder / LOG}; the run is gone, and its tombstone says that a prune removed it"
     assert "PASS" in first
     assert "before a prune" not in first
     assert stored == f"      {known}: as stored"
@@ -356,7 +356,9 @@ def test_what_was_verified_can_be_read_when_a_tombstone_is_left(run, folder, tin
     code, out, err = fuaudit("report", run.path, "--format", "md")
     assert code == 0, err
     told = Path(out.strip()).read_text()
-    assert "This is verification 1 of 1 by the log beside the findings. Since then the run was removed" in told
+    assert (
+        "This is verification 1 of 1 by the log beside the findings. The run is not there any more: a tombstone" in told
+    )
     shutil.copytree(folder, run.path.with_name("parent.audit"))
     code, _, err = fuaudit("report", run.path.with_name("parent"))
     assert code == 4

@@ -166,7 +166,7 @@ def history(run: Path, output: Output) -> None:
     told = (
         f"{counted(len(entries), 'verification')} by {folder / store.LOG}" if entries else f"{run} was never verified"
     )
-    told += "" if isinstance(found, Run) else "; the run was removed by a prune, and its tombstone is left"
+    told += "" if isinstance(found, Run) else "; the run is gone, and its tombstone says that a prune removed it"
     lines = [] if output.quiet and entries else [told]
     for entry in entries:
         about = "" if entry.of == here else "; of the run as it was before a prune, or of another one"

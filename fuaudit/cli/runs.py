@@ -297,8 +297,8 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
     from fuaudit.runs.neighbours import children, orphans, other_holders, receipts_beside, without_keys
     from fuaudit.runs.run import load_run
+    from fuaudit.workflow.prune import first_to_prune, require_forgotten
     from fuaudit.workflow.prune import prune as work
-    from fuaudit.workflow.prune import require_forgotten
     from fuaudit.workflow.swap import standing
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
@@ -307,7 +307,7 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     own = [path.name for path in children(found)] if not found.pruned else []
     losing = own + [path.name for path in orphans(found)]
     if yes and losing and not found.pruned and not allow_orphans:
-        raise _would_be_orphans(run, own, losing)
+        raise _would_be_orphans(run, own, losing, first_to_prune(found))
     if not yes:
         if losing:
             say(f"runs that lose their parent by this: {', '.join(losing)}", err=True)
@@ -338,30 +338,34 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     document |= {"receipts": receipts}
     whole = [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]]
     if not again:
-        following = command("verify", run, commitment=pruned.commitment, before=earlier)
+        # the commitment is whoever verifies to give, as it was received before training; the run's own shows nothing
+        following = command("verify", run, commitment="HEX", before=earlier)
         whole += ["", f"its digest is another now; verify it again{WITH_DATA}:", following]
         document |= {"next": [following]}
     output.emit(document, whole, lines)
 
 
 def _verified(path: Path, run: Any) -> Path | None:
-    """The findings of the last PASS of the run at a path, as it is; None without one, or where no log can be read."""
+    """The findings of the last verification of the run at a path, as it is; None where it is no PASS, or unreadable."""
     from fuaudit.verification.store import audit_folder, history
 
     folder, now = audit_folder(path), (run.digest, run.ledger.head)
     try:
-        passed = [one for one in history(folder) if one.of == now and one.kept and one.verdict == "PASS"]
+        ended = [one for one in history(folder) if one.of == now and one.verdict]
     except FuauditError:
         return None
-    return folder / passed[-1].findings if passed else None
+    return folder / ended[-1].findings if ended and ended[-1].kept and ended[-1].verdict == "PASS" else None
 
 
-def _would_be_orphans(run: Path, own: list[str], losing: list[str]) -> UsageError:
-    """Why a prune is refused by which runs lose their parent; ``own`` were made of the run itself, and come first."""
+def _would_be_orphans(run: Path, own: list[str], losing: list[str], first: Path | None) -> UsageError:
+    """Why a prune is refused by which runs lose their parent; ``own`` were made of the run itself, and come first.
+
+    ``first`` is one of these to be pruned in place of the run.
+    """
     anyway = f"Say --allow-orphans where that is meant: {command('prune', run)} --yes --allow-orphans."
     if own:
-        first = f"Prune {printable(own[0])} first, then {printable(run.name)} is left as a tombstone: "
-        return UsageError(_lost(own), f"{first}{command('prune', run.parent / own[0])}. {anyway}")
+        instead = f"Prune {printable(own[0])} first, then {printable(run.name)} is left as a tombstone: "
+        return UsageError(_lost(own), f"{instead}{command('prune', first)}. {anyway}" if first else anyway)
     were = "it was" if len(losing) == 1 else "they were"
     return UsageError(
         f"{', '.join(map(printable, losing))} would lose what {were} made of, for good: no verification could "

@@ -7,15 +7,17 @@ bytes. matplotlib is imported for HTML only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.errors import UsageError, nearest
+from fuaudit.errors import EvidenceError, UsageError, nearest
 
 if TYPE_CHECKING:
     from fuaudit.runs.run import Run
+    from fuaudit.runs.tombstone import Tombstone
     from fuaudit.verification.verification import Verification
 
 EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
@@ -24,8 +26,11 @@ EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
 _SUFFIXES = {"": "html", ".html": "html", ".htm": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 """What the name of a file ends in -> the format that is written where none is named."""
 
-REMAINS = "Since then the run was removed by the prune of a run made from it, and its tombstone is left."
-"""What a report says beside the number of the verification where the run is gone."""
+REMAINS = (
+    "The run is not there any more: a tombstone is left, which says that a prune of a run made from it removed it."
+)
+BEFORE = "It judged the run as its ledger says that it was before its prune; the run has another digest since then."
+"""What a report says beside the number of the verification where the run is gone, or was pruned."""
 
 _HOME = {"html": "page", "md": "markdown", "junit": "junit"}
 
@@ -120,7 +125,6 @@ def write_report(
     """
     from fuaudit.formats.files import require_new_file, write_bytes
     from fuaudit.runs.ancestors import run_or_remains
-    from fuaudit.runs.run import Run
     from fuaudit.verification import store
 
     if out is not None:
@@ -128,10 +132,31 @@ def write_report(
     form, folder = form or format_of(out), Path(run)
     found = run_or_remains(folder)
     path = store.latest(folder) if findings is None else Path(findings)
-    document = store.read_findings(path, found.digest, found.ledger.head)
+    document, since = _judged(found, path, chosen=findings is not None)
     standing = store.standing(store.history(path.parent), store.number_of(path))
-    content = render(document, form, standing if isinstance(found, Run) else f"{standing} {REMAINS}")
+    content = render(document, form, f"{standing} {since}".strip())
     beside = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
     written = beside if out is None else Path(out)
     write_bytes(written, content)
     return written
+
+
+def _judged(found: Run | Tombstone, path: Path, chosen: bool) -> tuple[dict[str, Any], str]:
+    """Findings of a run as it is, or, where somebody chose them, as it was before its prune; then what became of it.
+
+    Raises:
+        EvidenceError: they are of neither, or their file is not as it was stored.
+    """
+    from fuaudit.runs.run import Run
+    from fuaudit.verification.store import read_findings
+
+    try:
+        document = read_findings(path, found.digest, found.ledger.head)
+    except EvidenceError:
+        if not (chosen and isinstance(found, Run) and found.pruned):
+            raise
+        last = found.ledger.events[-1]
+        with suppress(EvidenceError):
+            return read_findings(path, last["before"], last["previous"]), BEFORE
+        raise
+    return document, "" if isinstance(found, Run) else REMAINS

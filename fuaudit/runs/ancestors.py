@@ -39,7 +39,7 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
     require_text(path)
     parent = read_tombstone(path, run.config) if (path / TOMBSTONE).exists() else load_run(path)
     if parent.digest != recorded["digest"]:
-        if isinstance(parent, Run) and parent.pruned and recorded["digest"] == parent.ledger.events[-1]["before"]:
+        if recorded["digest"] in {event["before"] for event in parent.ledger.of_kind("pruned")}:
             raise EvidenceError(
                 f"{path} was pruned after {run.path} was made of it, and has another digest since then",
                 f"{printable(run.path.name)} can be neither verified nor pruned any more. Make it again of the pruned "

@@ -33,7 +33,7 @@ from fuaudit.formats.files import (
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
 from fuaudit.formats.schema import is_time
 from fuaudit.formats.versions import LAST_READER
-from fuaudit.runs.layout import AUDIT
+from fuaudit.runs.layout import AUDIT, TOMBSTONE
 from fuaudit.runs.listing import is_run
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.verification.finding import Verdict, require_findings
@@ -232,7 +232,9 @@ def latest(run: Path) -> Path:
     ended = [entry.findings for entry in history(folder) if entry.findings]
     name = ended[-1] if ended else found[-1][1].name if found else ""
     if not name:
-        raise EvidenceError(f"{run} has no findings yet", f"Make them with: {command('verify', run)}{WITH_DATA}")
+        gone = (run / TOMBSTONE).is_file()
+        hint = "" if gone else f"Make them with: {command('verify', run)}{WITH_DATA}"
+        raise EvidenceError(f"{run} has no findings{'' if gone else ' yet'}", hint)
     return folder / name
 
 

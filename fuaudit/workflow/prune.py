@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fuaudit.commitments.keys import Keys
-from fuaudit.errors import EvidenceError, RedactedError, UsageError
+from fuaudit.errors import EvidenceError, FuauditError, RedactedError, UsageError
 from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, sync_folder, write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans.stacked import LazySchedule
@@ -83,11 +83,28 @@ def _require_whole(run: Run) -> None:
 def _require_childless(run: Run) -> None:
     """Raises UsageError where a run beside it has this one as its parent."""
     if of_it := children(run):
+        first = first_to_prune(run)
+        then = f"of {run.path.name} a tombstone is left then"
         raise UsageError(
             f"{of_it[0]} was made of {run.path}, and could be neither verified nor pruned any more",
-            f"Prune it first, of {run.path.name} a tombstone is left then: {command('prune', of_it[0])}. Or say "
-            "--allow-orphans (in Python allow_orphans=True).",
+            (f"Prune it first, {then}: {command('prune', first)}. Or say " if first else "Say ")
+            + "--allow-orphans (in Python allow_orphans=True) where that is meant.",
         )
+
+
+def first_to_prune(run: Run) -> Path | None:
+    """The one run beside it that was made of this one, where it can be pruned; then this one is pruned with it.
+
+    None where there are several: a prune of each would take the parent of the others.
+    """
+    of_it = children(run)
+    if len(of_it) != 1:
+        return None
+    try:
+        require_prunable(load_run(of_it[0]))
+    except FuauditError:
+        return None
+    return of_it[0]
 
 
 def _pruned(run: Run) -> tuple[Run, list[Path]]:
