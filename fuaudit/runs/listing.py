@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,8 @@ class Listed:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run was begun in a folder, or left its tombstone there; not, where nobody may look into it."""
-    return any(isfile(folder / name) for name in (MANIFEST, RUN, TOMBSTONE))
+    """Whether a run was begun in a folder, or left its tombstone there. OSError where nobody may look into it."""
+    return any((folder / name).is_file() for name in (MANIFEST, RUN, TOMBSTONE))
 
 
 def runs_in(folder: Path) -> Iterator[Listed]:

@@ -124,10 +124,18 @@ def require_run(path: str | Path) -> Path:
             raise EvidenceError(
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
-        runs = any(is_run(item) for item in folder.iterdir())
+        runs = any(map(_is_seen_to_be_run, folder.iterdir()))
         hint = f"Runs lie in it; list them with: {command('runs', folder)}" if runs else ""
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}", hint)
     return folder
+
+
+def _is_seen_to_be_run(folder: Path) -> bool:
+    """Whether a folder holds a run; not, where nobody may look into it."""
+    try:
+        return is_run(folder)
+    except OSError:
+        return False
 
 
 def require_begun(folder: Path) -> None:
