@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SECRET
-from tests_support import lean
+from tests_support import lean, left_alone
 
 from fuaudit import registry
 from fuaudit.audits.lineage.regenerated import follow_from_models
@@ -47,7 +47,6 @@ from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.encoding import files_of_round, model_and_state
 from fuaudit.runs.layout import AUDIT, BEFORE_PRUNE, BESIDE, PRUNING
 from fuaudit.runs.names import request_of
-from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.planned import _require_present
 from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
@@ -715,7 +714,7 @@ def test_prune_refuses(family, tmp_path, bytes_of, target):
     for run, reason in ((parent, "training run"), (noop, "still draws"), (edited, "was edited")):
         with pytest.raises(UsageError, match=reason):
             prune(run)
-    assert other_holders(child) == (sorted(tmp_path / name for name in ("finetune", "grandchild", "noop")), [])
+    assert left_alone(child) == (sorted(tmp_path / name for name in ("finetune", "grandchild", "noop")), [])
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
     with pytest.raises(EvidenceError, match="not at hand"):
         prune(child, allow_orphans=True)

@@ -25,6 +25,7 @@ from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
+from fuaudit.runs.neighbours import neighbours
 from fuaudit.training.setup import load_dataset, setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -171,6 +172,12 @@ def fitting(path: Path, events):
             model = {"model": event.get("model", "0" * 64)} if event["round"] in stored else {}
             event = {name: value for name, value in event.items() if name != "model"} | model
         yield event
+
+
+def left_alone(run):
+    """The folders beside a run that hold seeds which its prune destroys, and those that cannot be read."""
+    found = neighbours(run)
+    return [*found.holding], [*found.unread]
 
 
 def one_more(figure):

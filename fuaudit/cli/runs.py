@@ -30,6 +30,7 @@ from fuaudit.text import WITH_DATA, command, counted, printable
 
 if TYPE_CHECKING:
     from fuaudit.runs.listing import Listed
+    from fuaudit.verification.store import Verified
 
 NOT_HERE = (
     "Also where an unlearner that claims exactness for some runs and requests does not claim it for these. Mutants, "
@@ -252,18 +253,23 @@ def runs(folder: Path, output: Output) -> None:
 
 def _last_verdict(run: Path, row: Listed) -> str:
     """The verdict of the last verification that ended, where it was of this run; empty for none."""
-    from fuaudit.verification.store import audit_folder, history
-
     if not row.digest:
         return ""
     try:
-        ended = [entry for entry in history(audit_folder(run)) if entry.verdict]
+        ended = _ended(run)
     except FuauditError:
         return "log unreadable"
     if not ended:
         return ""
     last, when = ended[-1], {row.former: " before a prune", (row.digest, row.ledger): ""}
     return last.outcome + when.get(last.of, "") if last.of in when or not last.kept else "not verified as it is now"
+
+
+def _ended(run: Path) -> list[Verified]:
+    """The verifications of the run at a path that ended, by the log beside it. EvidenceError where that is none."""
+    from fuaudit.verification.store import audit_folder, history
+
+    return [entry for entry in history(audit_folder(run)) if entry.verdict]
 
 
 def _listed(row: dict[str, str], width: int) -> str:
@@ -295,7 +301,7 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @output_options
 def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.neighbours import children, orphans, other_holders, receipts_beside, without_keys
+    from fuaudit.runs.neighbours import children, neighbours, orphans, receipts_beside
     from fuaudit.runs.run import load_run
     from fuaudit.workflow.prune import first_to_prune, require_forgotten
     from fuaudit.workflow.prune import prune as work
@@ -322,8 +328,8 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     earlier = _verified(run, found)
     pruned, buried = work(run, allow_orphans)
     again = pruned.digest == found.digest and not buried
-    others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
-    receipts, closed = (list(map(str, find(pruned))) for find in (receipts_beside, without_keys))
+    beside, receipts = neighbours(pruned), list(map(str, receipts_beside(pruned)))
+    others, unread, closed = (list(map(str, paths)) for paths in (beside.holding, beside.unread, beside.without_keys))
     lines = [
         f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
         *([f"without their parent now: {', '.join(losing)}"] if losing else []),
@@ -334,8 +340,7 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
         *(f"left alone: {path} is a receipt that opens erased rows; remove your copies of it" for path in receipts),
     ]
     document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "orphans": losing}
-    document |= {"still_holding_keys": others, "unreadable_keys": unread, "without_keys": closed}
-    document |= {"receipts": receipts}
+    document |= {"still_holding_keys": others, "unreadable_keys": unread, "without_keys": closed, "receipts": receipts}
     whole = [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]]
     if not again:
         # the commitment is whoever verifies to give, as it was received before training; the run's own shows nothing
@@ -347,14 +352,13 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
 
 def _verified(path: Path, run: Any) -> Path | None:
     """The findings of the last verification of the run at a path, as it is; None where it is no PASS, or unreadable."""
-    from fuaudit.verification.store import audit_folder, history
+    from fuaudit.verification.store import audit_folder
 
-    folder, now = audit_folder(path), (run.digest, run.ledger.head)
     try:
-        ended = [one for one in history(folder) if one.of == now and one.verdict]
+        last = [one for one in _ended(path) if one.of == (run.digest, run.ledger.head)][-1:]
     except FuauditError:
         return None
-    return folder / ended[-1].findings if ended and ended[-1].kept and ended[-1].verdict == "PASS" else None
+    return next((audit_folder(path) / one.findings for one in last if one.kept and one.verdict == "PASS"), None)
 
 
 def _would_be_orphans(run: Path, own: list[str], losing: list[str], first: Path | None) -> UsageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,48 +25,32 @@ from fuaudit.runs.run import Run
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Folders beside a run that a prune of it leaves alone.
+    """Folders beside a run that a prune of it leaves alone; ancestors that still are runs are none.
 
     Attributes:
-        relatives: those of its training, each with the ways of its seeds in the run's tree.
-        unread: those that cannot be looked through, whose keys or ledger cannot be read, or whose keys are too many.
+        holding: those with seeds that a prune of the run destroys, or has destroyed.
+        relatives: all of its training, whatever a prune has left in them.
+        without_keys: those of its training by their ledgers alone: nothing tells what their models hold.
+        unread: those that cannot be looked through, whose keys or ledger cannot be read, or whose keys are too many:
+            they may hold such seeds.
     """
 
-    relatives: tuple[tuple[Path, tuple[str, ...]], ...]
+    holding: tuple[Path, ...]
+    relatives: tuple[Path, ...]
+    without_keys: tuple[Path, ...]
     unread: tuple[Path, ...]
 
 
-def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Path], list[Path]]:
-    """Folders beside a run with seeds that its prune destroys, or has destroyed: prune leaves them alone.
+def neighbours(run: Run, passed_over: Collection[Path] = ()) -> Neighbours:
+    """What lies beside a run and is of its training, by seeds or by its ledger, or may be.
 
-    Then those whose keys cannot be read, which may hold some. The run itself, ancestors that still are runs, and
-    folders that are ``passed_over`` are not looked into.
+    The run itself, ancestors that still are runs, and folders that are ``passed_over`` are not looked into.
 
     Raises:
         EvidenceError: an ancestor does not check out, another run lies under its name, or the folder that holds the run
             cannot be read.
     """
-    beside = _neighbours(run, passed_over)
-    if not any(ways for _, ways in beside.relatives):
-        return [], [*beside.unread]
-    mine = run.keys.seeds
-    gone = [part for part in mine.keeping(kept_leaves(run, lineage(run))).parts if part.seed is None]
-    return [folder for folder, ways in beside.relatives if overlap(gone, mine.size, ways)], [*beside.unread]
-
-
-def other_runs(run: Run, passed_over: Collection[Path] = ()) -> list[Path]:
-    """Folders beside a run that are of its training, whatever a prune has left in them; EvidenceError as above."""
-    return [folder for folder, _ in _neighbours(run, passed_over).relatives]
-
-
-def without_keys(run: Run) -> list[Path]:
-    """Folders beside a run that are of its training by their ledgers alone: nothing tells what their models hold."""
-    return [folder for folder, ways in _neighbours(run, ()).relatives if not ways]
-
-
-def _neighbours(run: Run, passed_over: Collection[Path]) -> Neighbours:
-    """What lies beside a run and is of its training, by seeds or by its ledger; then what may be."""
-    relatives, unread = list[tuple[Path, tuple[str, ...]]](), list[Path]()
+    relatives, unread = dict[Path, tuple[str, ...]](), list[Path]()
     passed = {ancestor.path.resolve() for ancestor in lineage(run) if isinstance(ancestor, Run)}.union(passed_over)
     for folder in _beside(run):
         try:
@@ -83,8 +67,17 @@ def _neighbours(run: Run, passed_over: Collection[Path]) -> Neighbours:
         if found.same is None:
             unread.append(folder)
         elif is_ours:
-            relatives.append((folder, found.ways))
-    return Neighbours(tuple(relatives), tuple(unread))
+            relatives[folder] = found.ways
+    holding = _holding(run, relatives) if any(relatives.values()) else ()
+    without_keys = tuple(folder for folder, ways in relatives.items() if not ways)
+    return Neighbours(holding, tuple(relatives), without_keys, tuple(unread))
+
+
+def _holding(run: Run, relatives: Mapping[Path, tuple[str, ...]]) -> tuple[Path, ...]:
+    """Those of some folders, given with the ways of their seeds in the run's tree, that hold what a prune destroys."""
+    mine = run.keys.seeds
+    gone = [part for part in mine.keeping(kept_leaves(run, lineage(run))).parts if part.seed is None]
+    return tuple(folder for folder, ways in relatives.items() if overlap(gone, mine.size, ways))
 
 
 def _shared_with(run: Run, folder: Path) -> Shared:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests_support import AUDIT_KEY, config, of_the_run, secret
+from tests_support import AUDIT_KEY, config, left_alone, of_the_run, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Seeds
@@ -21,7 +21,7 @@ from fuaudit.draws.seeds import Part
 from fuaudit.draws.shared_seeds import MOST_HASHED, MOST_PARTS, shared
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.neighbours import other_holders, without_keys
+from fuaudit.runs.neighbours import neighbours
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.workflow.prune import prune
 
@@ -72,7 +72,7 @@ def test_the_root_seed_under_another_size(pruned, copy, size):
     document["seeds"][0][1] = size
     rewrite(copy, document)
     assert listed(pruned) == {"copy/keys.json": GIVES}
-    assert other_holders(pruned) == ([copy], [])
+    assert left_alone(pruned) == ([copy], [])
 
 
 def test_a_subtree_that_was_moved(pruned, copy):
@@ -85,7 +85,7 @@ def test_a_subtree_that_was_moved(pruned, copy):
     parts = [part for part in half.parts if part.first < 64]
     bigger = Seeds((*parts, Part(64, 128, digest=bytes(32)), Part(128, 200, bytes(range(32)))))
     rewrite(copy, document | {"seeds": bigger.as_rows()})
-    assert other_holders(pruned) == ([copy], [])
+    assert left_alone(pruned) == ([copy], [])
 
 
 def test_another_training_from_one_secret(pruned, copy, tmp_path):
@@ -143,7 +143,7 @@ def test_a_ledger_that_is_a_link(pruned, copy, tmp_path, keys):
     shutil.move(copy / "ledger.jsonl", tmp_path / "l")
     (copy / "ledger.jsonl").symlink_to("../l")
     assert listed(pruned) == {"copy" if keys == "none" else "copy/keys.json": UNREAD}
-    assert other_holders(pruned) == ([], [copy])
+    assert left_alone(pruned) == ([], [copy])
     for item in [*copy.glob("*.safetensors"), *copy.glob("*/*")]:
         item.unlink()
     assert listed(pruned) == {}
@@ -156,7 +156,7 @@ def test_what_was_published_of_a_training(pruned, copy):
     for name in ("ledger.jsonl", "config.toml"):
         shutil.copy(pruned.path / name, copy / name)
     assert listed(pruned) == {}
-    assert without_keys(pruned) == []
+    assert neighbours(pruned).without_keys == ()
 
 
 @contextmanager
@@ -211,7 +211,7 @@ def test_runs_of_other_federations(pruned, copy, tmp_path):
     assert listed(pruned) == {}
     prune(child)
     assert listed(pruned) == {}
-    assert other_holders(pruned) == ([], [])
+    assert left_alone(pruned) == ([], [])
 
 
 @pytest.mark.parametrize("beside", ["manifest.json", "run.json"])
@@ -222,7 +222,7 @@ def test_files_of_another_program(pruned, copy, beside, document):
     (copy / beside).write_text('{"name": "extension"}')
     rewrite(copy, document)
     assert listed(pruned) == {}
-    assert other_holders(pruned) == ([], [])
+    assert left_alone(pruned) == ([], [])
 
 
 @pytest.mark.parametrize("form", ["another field", "a list", "one digit less", "two halves"])
@@ -267,7 +267,7 @@ def test_a_strangers_tree_of_many_leaves(pruned, copy):
     rewrite(copy, document | {"seeds": stranger(2**24).as_rows()})
     (copy / "ledger.jsonl").unlink()
     begun = time.process_time()
-    assert other_holders(pruned) == ([], [])
+    assert left_alone(pruned) == ([], [])
     assert time.process_time() - begun < 4
 
 

@@ -9,14 +9,13 @@ import json
 import shutil
 
 import pytest
-from tests_support import AUDIT_KEY, config, of_the_run, secret
+from tests_support import AUDIT_KEY, config, left_alone, of_the_run, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.drawn import first_drawn
-from fuaudit.runs.neighbours import other_holders
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow.prune import prune
 
@@ -163,4 +162,4 @@ def test_a_copy_of_the_parent_whose_keys_were_edited(parent, last, quick, form):
     keys.write_bytes(pretty_json(table))
     pruned, _ = prune(run, allow_orphans=True)
     assert "copy/keys.json" in other_copies(pruned, quick)
-    assert any(copy in folders for folders in other_holders(pruned))
+    assert any(copy in folders for folders in left_alone(pruned))

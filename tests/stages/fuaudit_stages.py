@@ -507,15 +507,20 @@ class UntilEnough(UniformLaw):
         return order[: next((n for n in range(1, len(order)) if sum(sizes[:n]) >= self.enough), len(order))]
 
 
-@dataclass(frozen=True)
-class DrawsUntilEnough:
-    rounds: int = 3
-    enough: int = 4
-    replacement: bool = False
+class Averages:
+    """What a learner says beside its law."""
+
     solver: ClassVar[dict] = {"use": "sgd"}
     server: ClassVar[tuple] = ({"use": "mean"},)
     step_size: ClassVar[float] = 0.2
     decay: ClassVar[float] = 1.0
+
+
+@dataclass(frozen=True)
+class DrawsUntilEnough(Averages):
+    rounds: int = 3
+    enough: int = 4
+    replacement: bool = False
 
     @property
     def law(self):
@@ -523,12 +528,8 @@ class DrawsUntilEnough:
 
 
 @dataclass(frozen=True)
-class DrawsOftenLater:
+class DrawsOftenLater(Averages):
     rounds: int = 4
-    solver: ClassVar[dict] = {"use": "sgd"}
-    server: ClassVar[tuple] = ({"use": "mean"},)
-    step_size: ClassVar[float] = 0.2
-    decay: ClassVar[float] = 1.0
 
     @property
     def law(self):

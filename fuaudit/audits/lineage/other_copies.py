@@ -13,7 +13,7 @@ from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.plans import Request
 from fuaudit.runs.drawn import first_drawn
 from fuaudit.runs.layout import CONFIG, FILES, KEYS, LEDGER, MODEL, Held, file_of, is_clients_own, round_of, stays
-from fuaudit.runs.neighbours import other_holders, other_runs
+from fuaudit.runs.neighbours import neighbours
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted, printable
@@ -109,18 +109,17 @@ def _beside(case: Case) -> list[ResidualCopy]:
     """Runs beside this one, of no part in its lineage, that hold seeds of its earlier populations, or models."""
     passed = {ancestor.path.resolve() for ancestor in case.evidence.ancestors}
     try:
-        holding, unread = other_holders(case.run, passed)
-        others = other_runs(case.run, passed)
+        beside = neighbours(case.run, passed)
     except EvidenceError as error:  # beside it lies another run under the name of an ancestor
         return [ResidualCopy("runs beside this one", f"could not be looked through: {printable(error)}")]
     why = "gives draws over an earlier population back; its models may hold the contribution"
     closed = "cannot be read, and may give such draws back"
-    models = [(path, _of_models(case.run, path)) for path in others if path not in holding]
+    models = [(path, _of_models(case.run, path)) for path in beside.relatives if path not in beside.holding]
     return [
         # strangers give these names, which need be no text
-        *(ResidualCopy(f"{printable(path.name)}/{KEYS}", why) for path in holding),
+        *(ResidualCopy(f"{printable(path.name)}/{KEYS}", why) for path in beside.holding),
         *(ResidualCopy(f"{printable(path.name)}/{MODEL}", held) for path, held in models if held),
-        *(ResidualCopy(_unread(path), closed) for path in unread),
+        *(ResidualCopy(_unread(path), closed) for path in beside.unread),
     ]
 
 
