@@ -4,8 +4,9 @@ import sys
 from collections import Counter
 from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
@@ -243,6 +244,29 @@ def test_what_reaches_too_little_says_what_would_reach_more():
     found = judged(FatsUnlearning(), CLIENT, leaves=50)
     assert "not reached: " in found.shows
     assert found.shows.endswith("A spec of your own may allow more leaves.")
+
+
+@dataclass(frozen=True)
+class Half(UniformLaw):
+    """Half of the clients that are there."""
+
+    name: ClassVar[str] = "half of the clients"
+
+    def places(self, population):
+        return max(1, len(population.clients) // 2)
+
+    def cohort(self, draws, round_number):
+        at = Address(Purpose.COHORT, round_number)
+        clients = draws.population(at).clients
+        return draws.subset(at, clients, max(1, len(clients) // 2))
+
+    def smaller(self):
+        numbers = product(*(range(1, min(own, 2) + 1) for own in (self.rounds, self.steps, self.batch_size)))
+        return (replace(self, rounds=n, steps=s, batch_size=b, cohort_size=1) for n, s, b in numbers)
+
+
+def test_two_places_are_reached_where_they_take_four_clients():
+    assert judged(Retrain(), CLIENT, law=Half(3, 2, 1, 2)).verdict == "PASS"
 
 
 @pytest.mark.parametrize("leaves", [3000, 6_000])

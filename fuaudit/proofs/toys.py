@@ -303,9 +303,10 @@ def numbers_of(law: Law) -> tuple[int, ...]:
 def clients_to_vary(law: Law) -> int:
     """How many clients must be left for a cohort of two places or more to vary; 0 where two are enough, or none.
 
-    Three distinct clients vary among four, and whoever is available of two is one that varies, or both.
+    Three distinct clients vary among four, and whoever is available of two is one that varies, or both. Half of the
+    clients are two of four.
     """
-    places = min(2, law.places(federation((1, 1, 1))))
+    places = min(2, law.places(federation((1, 1, 1, 1))))
     enough = (left for left in (2, 3, 4) if varying_places(law, federation((1,) * left)) >= places)
     least = next(enough, 2)
     return least if least > 2 else 0
