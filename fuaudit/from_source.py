@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.machinery import (
@@ -248,10 +249,11 @@ def look(kept: Kept) -> tuple[list[str], list[str]]:
         name for name, real, digest in _FINDER.ever if kept.covers(name, real) and kept.digests.get(real) != digest
     }
     uncompiled = sorted(before)
+    folder = cache(os.path.realpath)  # thousands of modules lie in a few hundred folders
     for name, module in sorted(sys.modules.copy().items()):
         loader, real, digest = _FINDER.ran.get(name, (None, "", ""))
         if not digest or _loader(module) is not loader:
-            real, digest = _place(module), ""
+            real, digest = _place(module, folder), ""
         if not kept.covers(name, real) or (not real and _is_namespace(module)):
             continue
         if real and (real not in kept.digests or digest not in ("", kept.digests[real])):
@@ -261,11 +263,15 @@ def look(kept: Kept) -> tuple[list[str], list[str]]:
     return elsewhere, sorted(uncompiled)
 
 
-def _place(module: ModuleType) -> str:
-    """The real path of a module's file; "" for none."""
+def _place(module: ModuleType, folder: Callable[[str], str]) -> str:
+    """The real path of a module's file; "" for none. ``folder`` gives the real path of a folder."""
     said = _said(module)
     place = getattr(said.get("__spec__"), "origin", None) or said.get("__file__")
-    return os.path.realpath(place) if isinstance(place, str) and isfile(place) else ""
+    if not isinstance(place, str) or not isfile(place):
+        return ""
+    home, name = os.path.split(place)
+    found = join(folder(home), name)
+    return os.path.realpath(found) if os.path.islink(found) else found
 
 
 def _is_namespace(module: ModuleType) -> bool:
