@@ -240,7 +240,7 @@ def test_a_statement_has_all_digits_of_what_an_epsilon_holds_at():
     assert about["delta"] == "1.234564e-05"
     assert about["rounds covered"] == "100 steps: 100 with noise 1.2345678 and rate 0.012345678"
     with pytest.raises(UsageError, match=r"with noise 1\.2345678 at rate 1e-12"):
-        answer(Asked(1.2345678, None, 10**6, 0.00001234564, POISSON), 1e-12)
+        answer(Asked(1.2345678, None, 10**3, 0.00001234564, POISSON), 1e-12)
 
 
 def test_noise_of_several_sizes_is_one_gaussian():
