@@ -1,11 +1,10 @@
 """Executors: one result whatever the workers, what was kept is found again and checked, kills at several moments.
 
-The works that worker processes compute are defined here; everything is exact, nothing samples.
+Everything is exact, nothing samples.
 """
 
 import copy
 import json
-import multiprocessing
 import os
 import select
 import shutil
@@ -14,13 +13,14 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tomli_w
+from executor_jobs import Failing, Fragile, Powers
 from tests_support import changed
 
 from fuaudit import load_run, unlearn, verify, workers
@@ -41,38 +41,6 @@ from fuaudit.verification.spec import read_spec
 from fuaudit.workers import CachedJob, InProcess, Processes, address, digest_of_code, executor
 
 KEY = bytes(range(100, 132))
-
-
-@dataclass(frozen=True)
-class Powers:
-    """Part (i,) gives some numbers, NaN among them; a line in a file tells that it was computed, and where."""
-
-    log: Path
-    digest: str = "powers"
-    slow: bool = False
-
-    def compute(self, shard, threads):
-        with open(self.log, "a") as file:
-            file.write(f"{shard[0]} {os.getpid()}\n")
-        if self.slow:
-            time.sleep(0.2 * (3 - shard[0] % 3))
-        return {"values": np.array([shard[0], shard[0] ** 0.5, np.nan, -np.inf]), "whole": np.arange(shard[0])}
-
-
-@dataclass(frozen=True)
-class Fragile(Powers):
-    """Kills its process at part 2, unless it is the main one."""
-
-    def compute(self, shard, threads):
-        if shard == (2,) and multiprocessing.parent_process() is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().compute(shard, threads)
-
-
-@dataclass(frozen=True)
-class Failing(Powers):
-    def compute(self, shard, threads):
-        raise PluginError("it cannot be done", "Do something else.")
 
 
 SHARDS = [(i,) for i in range(7)]

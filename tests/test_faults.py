@@ -347,7 +347,7 @@ def wait_for(path, process):
         time.sleep(0.01)
 
 
-def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path):
+def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path, fuaudit):
     out = tmp_path / "a run"
     process = started("train", config_file, "--out", out, "--secret", SECRET.hex())
     wait_for(out / "checkpoints" / "000010.safetensors", process)
@@ -359,15 +359,15 @@ def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path):
     assert "Traceback" not in err
     with pytest.raises(EvidenceError, match="fuaudit resume"):
         load_run(out)
-    done = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"fuaudit unlearn {shlex.quote(str(out))} --with " in done.stdout
+    code, told, err = fuaudit(*shlex.split(command)[1:])
+    assert code == 0, err
+    assert f"fuaudit unlearn {shlex.quote(str(out))} --with " in told
     assert load_run(out).digest == long_run[0].digest
     with pytest.raises(UsageError, match="complete"):
         resume(out)
 
 
-def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path):
+def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path, fuaudit):
     out = tmp_path / "child"
     process = started("unlearn", long_run[0].path, "--with", "retrain", "--client", "0", "--out", out)
     wait_for(out / "checkpoints" / "000010.safetensors", process)
@@ -376,9 +376,9 @@ def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path):
     assert process.returncode == 130
     command = next(line for line in err.splitlines() if "fuaudit resume" in line).partition("fuaudit ")[2]
     assert "--parent" in command
-    done = subprocess.run([COMMAND, *shlex.split(command)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "fuaudit unlearn" not in done.stdout
+    code, told, err = fuaudit(*shlex.split(command))
+    assert code == 0, err
+    assert "fuaudit unlearn" not in told
     assert load_run(out).is_child
 
 
