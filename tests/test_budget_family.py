@@ -281,7 +281,7 @@ def was_another(folder, digest):
     events, ledger = read_ledger(folder).events, Ledger()
     (folder / "ledger.jsonl").unlink()
     for event in events:
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
         facts |= {"sealed": {"digest": digest}, "pruned": {"before": digest}}.get(event["event"], {})
         ledger = append(folder, ledger, event["event"], **facts)
     if (manifest := folder / "manifest.json").exists():
@@ -535,7 +535,7 @@ def test_a_relative_that_names_another_commitment_is_a_gap(two, chained):
         events, ledger = read_ledger(child.path).events, Ledger()
         path.unlink()
         for event in (events[0] | {"commitment": "f" * 64}, *events[1:]):
-            facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+            facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
             ledger = append(child.path, ledger, event["event"], **facts)
     else:
         path.write_bytes(path.read_bytes().replace(mine.encode(), b"f" * 64, 1))
@@ -557,6 +557,32 @@ def test_a_relative_with_the_ledger_of_another_training_is_a_gap(two, tmp_path, 
     else:
         at.unlink()
     assert "child: " in reasons(root)
+
+
+@pytest.mark.parametrize("lines", [1, None])
+def test_a_tombstone_with_the_ledger_of_another_training_is_a_gap(two, tmp_path, lines):
+    root, child = two
+    sibling = forget(root, "retrain", root.path.parent / "sibling", clients=[2])
+    last = forget(child, "retrain", root.path.parent / "last", clients=[2])
+    prune(last)
+    shutil.rmtree(last.path)
+    assert account_of(sibling).towards["server"].reasons == ()
+    other = trained(tmp_path / "away" / "root", 4)
+    theirs = b"".join((other.path / "ledger.jsonl").read_bytes().splitlines(keepends=True)[:lines])
+    (child.path / "ledger.jsonl").write_bytes(theirs)
+    assert "child: " in reasons(sibling)
+
+
+def test_runs_beside_a_link_to_the_run_count(two, tmp_path):
+    root, child = two
+    store = tmp_path / "store"
+    store.mkdir()
+    shutil.move(child.path, store / "child")
+    shutil.copytree(root.path, store / "root")
+    sibling = forget(root, "retrain", root.path.parent / "sibling", clients=[2])
+    child.path.symlink_to(store / "child")
+    assert account_of(load_run(store / "child")).towards["server"].spent.rounds == 12
+    assert account_of(load_run(child.path)).towards["server"].spent.rounds == spent(sibling)["server"] == 20
 
 
 def test_tombstones_that_say_that_they_are_in_a_circle(two):
@@ -707,6 +733,20 @@ def test_one_request_by_two_versions_of_a_method_has_one_noise_over_other_rows(t
         steps = [(run.models[8] - run.models[7]).norm() for run in (first, second)]
         apart = ((first.models[8] - first.models[7]) - (second.models[8] - second.models[7])).norm()
         assert apart < min(steps) / 10
+
+
+def test_equal_draws_of_two_versions_of_a_model_have_one_noise_over_other_rows(tmp_path, monkeypatch):
+    """The version has one number, and the platform's measure does not see what it does to one row."""
+    every = {"run": TABLES["run"] | {"checkpoint_every": 1}, "model": {"use": "test-turns"}}
+    one = with_parts(tmp_path / "one", monkeypatch, **every)
+    again = with_parts(tmp_path / "again", monkeypatch, **every)
+    assert again.model.equal(one.model)
+    assert account_of(one, delta=1e-5).towards["server"].reasons == ()
+    shutil.rmtree(again.path)
+    monkeypatch.setattr("fuaudit_stages.TURN", -1.0)
+    two = with_parts(tmp_path / "two", monkeypatch, **every)
+    assert not two.model.equal(one.model)
+    assert "one and two have the same draws, and other models after round " in reasons(one)
 
 
 def test_what_an_editor_asks_of_clients_has_no_account(tmp_path):

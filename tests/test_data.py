@@ -480,6 +480,18 @@ class TestTensors:
         with pytest.raises(UsageError, match="header is longer than what it says"):
             Tensors(2).load(tmp_path)
 
+    def test_more_words_on_a_tensor_in_its_header_are_refused(self, tmp_path):
+        path = self.write(tmp_path) / "data.safetensors"
+        content = path.read_bytes()
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        header["targets"]["rows"] = "[[1, 2, 3]]"
+        longer = json.dumps(header).encode()
+        longer += b" " * (-len(longer) % 8)
+        path.write_bytes(len(longer).to_bytes(8, "little") + longer + content[end:])
+        with pytest.raises(UsageError, match="says more of a tensor than data_offsets, dtype, shape"):
+            Tensors(2).load(tmp_path)
+
     def test_what_is_no_such_file_is_refused(self, tmp_path):
         (tmp_path / "data.safetensors").write_bytes(b"no tensors")
         with pytest.raises(UsageError, match="is no safetensors file"):

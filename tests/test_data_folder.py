@@ -7,13 +7,15 @@ import torch
 from conftest import SECRET
 from safetensors.torch import load_file, save_file
 from test_names import NAMED, OWNERS, TABLES, rows_of
-from tests_support import of_the_run
+from tests_support import drawn_client, of_the_run
 
 from fuaudit.audits.stress import Stress
 from fuaudit.data.tensors import Tensors
 from fuaudit.draws import Keyed
+from fuaudit.errors import UsageError
 from fuaudit.importing.import_csv import Source, import_csv
 from fuaudit.importing.left_out import leave_out
+from fuaudit.plans import Request
 from fuaudit.runs.names import request_of
 from fuaudit.verification.case import Case
 from fuaudit.verification.gather import gather
@@ -119,6 +121,33 @@ def test_after_a_prune_rows_that_may_be_hers_are_not_said_to_be_elsewhere(child,
         in found.assumptions
     )
     assert in_data(found) == []
+
+
+def test_names_that_are_of_no_client_are_counted(tmp_path, quick):
+    """Where a partition does not deal by owners nothing compares them, and they have room for rows."""
+    tables = TABLES | {"partition": {"use": "iid", "clients": 4}}
+    whole, folder = rows_of(tmp_path / "all", OWNERS), tmp_path / "kept"
+    run = train(tables, tmp_path / "run", whole, SECRET)
+    child, _ = prune(unlearn(run, "fats", Request.of([drawn_client(run, 1)]), tmp_path / "child", data=whole))
+    kept = sorted(child.plan.retained.owner)
+    folder.mkdir()
+    tensors = load_file(whole / "data.safetensors")
+    tensors |= {name: tensors[name][kept] for name in ("inputs", "targets", "ids")}
+    save_file(tensors | {"owners": torch.arange(len(kept))}, folder / "data.safetensors")
+    (folder / "owners.json").write_text(json.dumps([f"{row:030}" for row in kept], indent=4) + "\n")
+    assert in_data(lineage_of(child, quick, folder)) == [
+        f"holds {len(kept)} names of no client, which nothing compares"
+    ]
+
+
+@pytest.mark.parametrize("where", ["behind", "between"])
+def test_spaces_in_the_file_of_names_are_refused(tmp_path, where):
+    folder = rows_of(tmp_path / "all", OWNERS, ALL)
+    path = folder / "owners.json"
+    text = path.read_text()
+    path.write_text(text + " \t" * 40 if where == "behind" else text.replace(",", "," + " \t" * 40, 1))
+    with pytest.raises(UsageError, match="is longer than its names"):
+        Tensors(2).load(folder)
 
 
 CLIENTS = ["ann", "ben", "cay", "dan"]

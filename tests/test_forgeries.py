@@ -115,7 +115,7 @@ def test_a_published_commitment_pasted_into_another_run(tmp_path, lineage):
 
     forged = append(run.path, Ledger(), "commitment", commitment=commitment)
     for event in ledger.events[1:-1]:
-        facts = {k: v for k, v in event.items() if k not in ("event", "previous", "time")}
+        facts = {k: v for k, v in event.items() if k not in ("event", "previous")}
         forged = append(run.path, forged, event["event"], **facts)
     child = unlearn(reseal(run.path), "fats", Request.of(clients=[0]), tmp_path / "other-child")
     result, found = audits(child, commitment=commitment, spec=of_the_run())
@@ -528,7 +528,7 @@ def test_ledgers_of_tombstones_that_tell_another_story(forged, quick):
         (child.path / LEDGER).unlink()
         for event in events:
             facts = edits.get(event["event"], dict)(event).items()
-            told_of = {name: value for name, value in facts if name not in ("event", "previous", "time")}
+            told_of = {name: value for name, value in facts if name not in ("event", "previous")}
             ledger = append(child.path, ledger, event["event"], **told_of)
         _, found = audits(load_run(last.path), spec=quick)
         assert found["integrity"].verdict == "FAIL", words

@@ -94,7 +94,7 @@ def store(run, models, every_round=None):
     (run.path / LEDGER).unlink()
     ledger = Ledger()
     for event in events[:-1]:
-        facts = {k: v for k, v in event.items() if k not in ("event", "previous", "time")}
+        facts = {k: v for k, v in event.items() if k not in ("event", "previous")}
         if event["event"] == "round" and event["round"] in logged:
             facts["model"] = digest_of_vector(logged[event["round"]])
         ledger = append(run.path, ledger, event["event"], **facts)

@@ -26,6 +26,9 @@ LINES = {"lines", "test_lines"}
 """Tensors of the file, by name: those it must have, those it may have, and those in which `fuaudit import` notes the
 lines of the file that rows come from."""
 
+ENTRY = {"dtype", "shape", "data_offsets"}
+"""What the header says of a tensor."""
+
 NOTES: tuple[dict[str, str], ...] = {}, {"format": "pt"}, {"format": "np"}
 """What the header of the file may note beside tensors: many programs name a library there."""
 
@@ -124,11 +127,16 @@ class Tensors:
         if owners is None or not path.exists():
             return ()
         require_regular(path)
-        names = parse(path.read_bytes(), path)
+        content = path.read_bytes()
+        names = parse(content, path)
         if not isinstance(names, list) or not all(name == "" or is_name(name) for name in names):
             raise UsageError(
                 f"{path} is no list of names",
                 f"Names are printable, have 1 to {MOST_OF_A_NAME} characters, and no space at their ends.",
+            )
+        if len(content) > len(json.dumps(names, indent=4)) + 2:  # at most the end of a line behind them
+            raise UsageError(
+                f"{path} is longer than its names", "Write it anew: erased rows could lie in its spaces unseen."
             )
         if twice := [name for name, count in Counter(names).items() if name and count > 1]:
             raise UsageError(f"{path} has the name {twice[0]!r} twice", "Give every owner a name of its own.")
@@ -158,6 +166,11 @@ def _require_plain_header(path: Path) -> None:
         raise UsageError(
             f"the header of {path} holds notes that nothing reads",
             "Write it without metadata: erased rows could lie there unseen.",
+        )
+    if any(entry.keys() != ENTRY for name, entry in header.items() if name != "__metadata__"):
+        raise UsageError(
+            f"the header of {path} says more of a tensor than {', '.join(sorted(ENTRY))}",
+            "Write the file anew with safetensors: erased rows could lie there unseen.",
         )
     if length >= len(json.dumps(header)) + 8:
         raise UsageError(

@@ -67,6 +67,19 @@ def named(folder: Path) -> Path:
     return found
 
 
+def homes(path: Path) -> tuple[Path, ...]:
+    """The folders that a path lies in: by its own name first, and then by those to which links lead from there.
+
+    What lies beside a run may lie beside a link to it.
+    """
+    path = path.absolute()
+    found = [path.parent.resolve()]
+    while path.is_symlink():
+        path = path.parent / path.readlink()
+        found.append(path.parent.resolve())
+    return tuple(dict.fromkeys(found))
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it; each is made durable in the one that holds it."""
     if not folder.is_dir():

@@ -13,6 +13,7 @@ from errno import ELOOP, ENOENT, ENOTDIR
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.files import read_bytes, sha256
@@ -85,14 +86,14 @@ class Kinship:
 
 
 def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
-    """The runs beside a run, and in other folders, that were made of the same training; of copies one.
+    """The runs beside a run, or beside a link to it, and in other folders, of the same training; of copies one.
 
     Raises:
         EvidenceError: a folder cannot be read.
     """
     own = Kin(run.path.resolve().name, run)
     found, gaps = [own], dict[str, str]()
-    for folder in _folders([run.path.resolve().parent, *also]):
+    for folder in _folders([*run.homes, *also]):
         name = folder.name if folder.name not in {*gaps, *(kin.name for kin in found)} else folder
         try:
             if folder.resolve() != run.path.resolve() and _is_of(folder, run) and not _is_ledger_of(folder, found):
@@ -232,15 +233,21 @@ def _is_torn(lines: Sequence[bytes], folder: Path) -> bool:
         return True
     if _is_there(folder / MANIFEST) and sha256(lines[-1]).encode() not in _content(folder / MANIFEST):
         return True
-    parent = _parent(folder)
-    return bool(parent) and not any(parent.encode() in line for line in lines)
+    if _digest_in(_table(folder / TOMBSTONE)) not in lines[-1]:
+        return True
+    parent = _digest_in(_table(folder / RUN).get("parent"))
+    return not any(parent in line for line in lines)
 
 
-def _parent(folder: Path) -> str:
-    """The digest of the parent that ``run.json`` names; empty where it names none."""
-    info = parse_json(_content(folder / RUN), folder / RUN) if _is_there(folder / RUN) else {}
-    parent = info.get("parent") if isinstance(info, dict) else None
-    return str(parent.get("digest", "")) if isinstance(parent, dict) else ""
+def _table(path: Path) -> dict[str, Any]:
+    """The table in a file; an empty one where there is none."""
+    table = parse_json(_content(path), path) if _is_there(path) else {}
+    return table if isinstance(table, dict) else {}
+
+
+def _digest_in(table: object) -> bytes:
+    """The digest that a table names, of a run or of its parent; empty where it names none."""
+    return str(table.get("digest", "")).encode() if isinstance(table, dict) else b""
 
 
 def _is_ours(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,11 @@ def _has_models(folder: Path) -> bool:
 
 
 def _inside(folder: Path) -> Iterator[str]:
-    """The files in a folder and in the folders that runs have, by their paths."""
-    return (item.relative_to(folder).as_posix() for item in [*folder.iterdir(), *folder.glob("*/*")])
+    """The files in a folder and in folders of it, by their paths. OSError where one of these cannot be listed."""
+    for item in folder.iterdir():
+        yield item.name
+        with suppress(NotADirectoryError, FileNotFoundError):  # a file, or a link to nowhere
+            yield from (f"{item.name}/{name}" for name in os.listdir(item))
 
 
 def orphans(run: Run) -> list[Path]:
@@ -174,12 +178,11 @@ def _children_of(digests: Collection[str], run: Run) -> list[Path]:
 
 
 def _beside(run: Run) -> list[Path]:
-    """All that lies in the folder that holds a run. EvidenceError where it cannot be read."""
-    home = run.path.resolve().parent
+    """All that lies in the folders that hold a run, or a link to it. EvidenceError where one cannot be read."""
     try:
-        return sorted(home.iterdir())
+        return [item for home in run.homes for item in sorted(home.iterdir())]
     except OSError as error:
-        raise EvidenceError(f"cannot look through {home}: {error.strerror or error}") from error
+        raise EvidenceError(f"cannot look through {error.filename}: {error.strerror or error}") from error
 
 
 def _parent_in(folder: Path, digests: Collection[str]) -> bool:

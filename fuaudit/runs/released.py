@@ -15,7 +15,7 @@ from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import build
 from fuaudit.runs.kin import Kin, Kinship
 from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, PLAN, RECORDED, file_of, round_of
-from fuaudit.runs.ledger import released
+from fuaudit.runs.ledger import models_told, released
 from fuaudit.runs.platforms import makers_of, went_on_elsewhere
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -128,6 +128,9 @@ def _over_other_rows(one: Kin, other: Kin, rounds: range) -> str:
         return "other plans: the same noise may lie over other rows"
     if _computed_otherwise(one, other, rounds):
         return "were made on different platforms: the same noise may lie over rows that are rounded otherwise"
+    mine, theirs = models_told(one.found.ledger), models_told(other.found.ledger)
+    if apart := [number for number in sorted(mine.keys() & theirs.keys()) if mine[number] != theirs[number]]:
+        return f"other models after round {apart[0]}: other code made them, and the same noise may lie over other rows"
     return ""
 
 

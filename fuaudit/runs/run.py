@@ -19,7 +19,7 @@ from fuaudit.commitments.contents import APART
 from fuaudit.config import Config, resolve
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
-from fuaudit.formats.files import TEMPORARY, named, read_bytes
+from fuaudit.formats.files import TEMPORARY, homes, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import SALT
@@ -85,7 +85,7 @@ def load_run(path: str | Path) -> Run:
     """
     folder = require_run(path)
     with _reading(folder):
-        return _opened(folder)
+        return _opened(folder, homes(Path(path)))
 
 
 def require_text(folder: Path) -> None:
@@ -157,7 +157,7 @@ def require_begun(folder: Path) -> None:
     read_info(folder)
 
 
-def _opened(folder: Path) -> Run:
+def _opened(folder: Path, lies_in: tuple[Path, ...]) -> Run:
     """The run in a folder that has a manifest."""
     # 1. Every byte, against digests and forms; nothing is built of what has other bytes.
     checked = check_files(folder)
@@ -167,7 +167,15 @@ def _opened(folder: Path) -> Run:
     # 2. The config: it names the plugins that everything below asks.
     config = _known(folder, read_listed(folder, CONFIG, found[CONFIG]))
     run = Run(
-        folder, digest_of_files(found), documents[RUN], found, checked.ledger, config, documents, checked.redacted
+        folder,
+        digest_of_files(found),
+        documents[RUN],
+        found,
+        checked.ledger,
+        config,
+        documents,
+        checked.redacted,
+        lies_in,
     )
     # 3. What files say of each other.
     for problem in chain(_contradictions(run), _strange_tensors(run, checked.tensors)):

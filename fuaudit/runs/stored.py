@@ -107,6 +107,7 @@ class Stored(WithInfo):
         files: path -> digest and size of every file; empty for one that is still growing.
         documents: what was read of JSON files.
         redacted: whether what is the clients' own was left out, all of it.
+        homes: the folders that it lies in, and those in which links lie by which it was opened.
     """
 
     path: Path
@@ -117,6 +118,7 @@ class Stored(WithInfo):
     config: Config = field(repr=False)
     documents: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     redacted: bool = False
+    homes: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
     def read(self, name: str) -> bytes:
         """The content of a file: that which was hashed when the run was opened.

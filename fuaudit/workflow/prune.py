@@ -14,7 +14,7 @@ import numpy as np
 
 from fuaudit.commitments.keys import Keys
 from fuaudit.errors import EvidenceError, FuauditError, RedactedError, UsageError
-from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, sync_folder, write_bytes
+from fuaudit.formats.files import TEMPORARY, homes, named, read_bytes, storage, sync_folder, write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import lineage, parent_of
@@ -61,15 +61,18 @@ def prune(given: Run | Path | str, allow_orphans: bool = False) -> tuple[Run, li
             has a child beside it; or another prune is at work in the folder that holds it.
         EvidenceError: an ancestor is missing or does not check out, or the run is redacted; nothing was changed.
     """
-    path = named(given.path if isinstance(given, Run) else Path(given))
+    # what lies beside a link to the run is looked at too, so the links are kept
+    path, lies_in = (given.path, given.homes) if isinstance(given, Run) else (named(Path(given)), homes(Path(given)))
     with alone(path):
         recover(path)
-        run = load_run(path)  # anew: before the lock was held another prune may have changed it
+        # opened anew: before the lock was held another prune may have changed it
+        run = replace(load_run(path), homes=lies_in)
         require_forgotten(run)
         _require_whole(run)
         if not run.pruned and not allow_orphans:
             _require_childless(run)
-        return _pruned(run)
+        pruned, tombstones = _pruned(run)
+        return replace(pruned, homes=lies_in), tombstones
 
 
 def _require_whole(run: Run) -> None:

@@ -187,7 +187,7 @@ def sealed_below(child, stone):
     (above / "ledger.jsonl").unlink()
     ledger = Ledger()
     for event in events:
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
         ledger = append(above, ledger, event["event"], **(facts | ({"digest": digest} if "digest" in facts else {})))
     run = json.loads((child / "run.json").read_bytes())
     (child / "run.json").write_bytes(pretty_json(run | {"parent": run["parent"] | {"digest": digest}}))

@@ -93,7 +93,7 @@ def sealed(path, commitment=None, above=None):
     (path / LEDGER).unlink()
     ledger = Ledger()
     for event in events[:-1]:
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
         if event["event"] == "commitment" and commitment:
             facts["commitment"] = commitment
         if event["event"] == "request" and above:

@@ -159,6 +159,28 @@ def test_what_was_published_of_a_training(pruned, copy):
     assert neighbours(pruned).without_keys == ()
 
 
+def test_what_lies_beside_a_link_to_the_run(root, pruned, copy, tmp_path):
+    """An auditor types the path of the link; the run of the training lies there, and a tombstone beside its target."""
+    typed = tmp_path / "typed"
+    typed.mkdir()
+    (typed / "first").symlink_to(pruned.path)
+    (typed / "child").symlink_to("first")
+    shutil.move(copy, typed / "whole")
+    assert listed(pruned) == {}
+    found = prune(typed / "child")[0]
+    assert listed(found) == {f"{typed / 'whole'}/keys.json": GIVES}
+    assert left_alone(found) == ([typed / "whole"], [])
+
+
+def test_models_that_cannot_be_listed(pruned, copy):
+    for item in [copy / "keys.json", *copy.glob("*.safetensors")]:
+        item.unlink()
+    shutil.rmtree(copy / "checkpoints")
+    assert listed(pruned) == {}
+    (copy / "checkpoints").symlink_to("checkpoints")
+    assert listed(pruned) == {"copy": UNREAD}
+
+
 @contextmanager
 def another_user():
     """Nobody, where the tests are root, whom no mode of a folder keeps out; else whoever runs them."""

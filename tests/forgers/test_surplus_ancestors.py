@@ -35,7 +35,7 @@ def child_of(run, name, digest):
     events, ledger = read_ledger(run.path).events[:-1], Ledger()
     (run.path / "ledger.jsonl").unlink()
     for event in events:
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
         facts |= {"parent": digest} if event["event"] == "request" else {}
         ledger = append(run.path, ledger, event["event"], **facts)
     return reseal(run.path)

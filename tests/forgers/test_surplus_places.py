@@ -308,7 +308,7 @@ def test_a_platform_between_seal_and_prune(family, old, tmp_path):
         (path / "ledger.jsonl").unlink()
         ledger = Ledger()
         for event in [*events[:end], late, *(events[end:] or [pruning])]:
-            facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+            facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
             ledger = append(path, ledger, event["event"], **facts)
     with pytest.raises(EvidenceError, match="is not that of the run that its tombstone names"):
         parent_of(pruned)
@@ -342,7 +342,7 @@ def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
     ledger, events = Ledger(), read_ledger(root / "parent").events
     (root / "parent" / "ledger.jsonl").unlink()
     for event in events:
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
         facts |= {"digest": stone["digest"]} if event["event"] == "sealed" else {}
         ledger = append(root / "parent", ledger, event["event"], **facts)
     with pytest.raises(EvidenceError, match="is not that of a run"):

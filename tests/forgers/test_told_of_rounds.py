@@ -64,7 +64,7 @@ def test_a_tombstone_tells_of_rounds_that_were_executed_again(root, late):
     events, ledger = read_ledger(root.path).events, Ledger()
     (root.path / "ledger.jsonl").unlink()
     for event in events:
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous")}
         if event["event"] == "round" and event["round"] == 1:
             facts["told"][0]["parameters"]["model"] = old
         ledger = append(root.path, ledger, event["event"], **facts)

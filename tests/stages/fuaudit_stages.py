@@ -19,6 +19,7 @@ from fuaudit.plugins import (
     rows_of,
     with_rows,
 )
+from fuaudit.testing.tiny import tiny_dataset
 
 
 @dataclass(frozen=True)
@@ -453,6 +454,24 @@ class Bursts:
 
     def after(self, outcome, context, state):
         return outcome.updates, state
+
+
+TURN = 1.0
+"""What another version of the model below multiplies one row of the tiny data set by."""
+
+
+class TurnsOne(torch.nn.Linear):
+    def forward(self, inputs):
+        (row,) = tiny_dataset().inputs[:1]
+        return super().forward(torch.where((inputs == row).all(-1, keepdim=True), TURN * inputs, inputs))
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A linear model that does to one row what its version says."""
+
+    def build(self, shape, classes):
+        return torch.nn.Sequential(torch.nn.Flatten(), TurnsOne(torch.Size(shape).numel(), classes))
 
 
 @dataclass(frozen=True)

@@ -114,18 +114,24 @@ def _beside(case: Case) -> list[ResidualCopy]:
         return [ResidualCopy("runs beside this one", f"could not be looked through: {printable(error)}")]
     why = "gives draws over an earlier population back; its models may hold the contribution"
     closed = "cannot be read, and may give such draws back"
+    names = {path: _name(path, case.run) for path in (*beside.relatives, *beside.unread)}
     models = [(path, _of_models(case.run, path)) for path in beside.relatives if path not in beside.holding]
     return [
         # strangers give these names, which need be no text
-        *(ResidualCopy(f"{printable(path.name)}/{KEYS}", why) for path in beside.holding),
-        *(ResidualCopy(f"{printable(path.name)}/{MODEL}", held) for path, held in models if held),
-        *(ResidualCopy(_unread(path), closed) for path in beside.unread),
+        *(ResidualCopy(f"{names[path]}/{KEYS}", why) for path in beside.holding),
+        *(ResidualCopy(f"{names[path]}/{MODEL}", held) for path, held in models if held),
+        *(ResidualCopy(names[path] + _unread(path), closed) for path in beside.unread),
     ]
 
 
+def _name(folder: Path, run: Run) -> str:
+    """What a folder beside a run is called; one that lies beside a link to the run, by its path."""
+    return printable(str(folder) if folder.parent != run.path.resolve().parent else folder.name)
+
+
 def _unread(folder: Path) -> str:
-    """The keys in a folder that cannot be read; the folder, where none are seen."""
-    return f"{printable(folder.name)}/{KEYS}" if os.path.lexists(folder / KEYS) else printable(folder.name)
+    """The keys in a folder that cannot be read; nothing where none are seen."""
+    return f"/{KEYS}" if os.path.lexists(folder / KEYS) else ""
 
 
 def _of_models(run: Run, folder: Path) -> str:
@@ -169,10 +175,13 @@ def _in_the_data(case: Case) -> list[ResidualCopy]:
         return []
     kept, left = case.run.plan.retained.owner, of_nobody_retained(case.run, opened, data)
     whose = set() if data.owners is None else {int(data.owners[row]) for row in kept if row < data.size}
-    named = 0 if data.owners is None else sum(bool(n) and k not in whose for k, n in enumerate(data.owner_names))
+    known = {*(case.run.opening.names or {}).values()}
+    named = [(name, k in whose) for k, name in enumerate(data.owner_names) if name and data.owners is not None]
+    gone, strange = sum(not there for _, there in named), sum(there and name not in known for name, there in named)
     held = [f"{counted(len(opened.places), 'row')} that a request erased"] if opened.places else []
     held += [f"{counted(len(opened.moved), 'copy', 'copies')} of erased rows under other ids"] if opened.moved else []
     held += [f"{counted(len(left), 'row')} of no retained client, which may be erased ones"] if left else []
-    held += [f"{counted(named, 'name')} of whom no row is retained"] if named else []
+    held += [f"{counted(gone, 'name')} of whom no row is retained"] if gone else []
+    held += [f"{counted(strange, 'name')} of no client, which nothing compares"] if strange else []
     where = "the folders of --data and --erased" if case.known.erased else "the folder of --data"
     return [ResidualCopy(where, f"holds {', '.join(held)}")] if held else []
