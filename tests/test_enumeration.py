@@ -265,6 +265,21 @@ class Half(UniformLaw):
         return (replace(self, rounds=n, steps=s, batch_size=b, cohort_size=1) for n, s, b in numbers)
 
 
+@dataclass(frozen=True)
+class Picky(Half):
+    """It cannot say its places of few clients."""
+
+    def places(self, population):
+        if len(population.clients) < 4:
+            raise ValueError("fewer than four clients")
+        return super().places(population)
+
+
+def test_a_law_that_breaks_is_named():
+    with pytest.raises(PluginError, match="the law Picky, places, raised ValueError"):
+        judged(Retrain(), CLIENT, law=Picky(3, 2, 1, 2))
+
+
 def test_two_places_are_reached_where_they_take_four_clients():
     assert judged(Retrain(), CLIENT, law=Half(3, 2, 1, 2)).verdict == "PASS"
 

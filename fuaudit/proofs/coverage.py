@@ -12,6 +12,7 @@ from itertools import combinations
 
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Law, Population, UniformLaw
+from fuaudit.plans.strange_laws import places_of
 from fuaudit.proofs.toys import PLACES, Toy, federation
 from fuaudit.proofs.variation import Variation, variation
 from fuaudit.text import counted
@@ -156,10 +157,10 @@ def missing(found: Coverage, law: Law, population: Population, stop: int | None 
     """
     own = {
         "rounds": law.rounds,
-        "places": law.places(population.of_laws),
+        "places": places_of(law, population.of_laws),
         "steps": law.steps,
         "batch": law.slots,
-        "drawing": min(law.places(population.of_laws), len(population.clients)),
+        "drawing": min(places_of(law, population.of_laws), len(population.clients)),
         "clients": len(population.clients),
     }
     uniform = type(law) is UniformLaw

@@ -19,6 +19,7 @@ from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Law, Population, Request, UniformLaw
 from fuaudit.plans.availability import require_room
+from fuaudit.plans.strange_laws import places_of
 from fuaudit.proofs.variation import varying_places
 from fuaudit.text import counted
 
@@ -297,7 +298,7 @@ def _smallest_of_pairs(numbers: Iterable[tuple[int, ...]]) -> set[tuple[int, ...
 
 def numbers_of(law: Law) -> tuple[int, ...]:
     """Rounds, places among three clients, steps, and samples in a batch."""
-    return law.rounds, law.places(federation((1, 1, 1))), law.steps, law.slots
+    return law.rounds, places_of(law, federation((1, 1, 1))), law.steps, law.slots
 
 
 def clients_to_vary(law: Law) -> int:
@@ -306,7 +307,7 @@ def clients_to_vary(law: Law) -> int:
     Three distinct clients vary among four, and whoever is available of two is one that varies, or both. Half of the
     clients are two of four.
     """
-    places = min(2, law.places(federation((1, 1, 1, 1))))
+    places = min(2, places_of(law, federation((1, 1, 1, 1))))
     enough = (left for left in (2, 3, 4) if varying_places(law, federation((1,) * left)) >= places)
     least = next(enough, 2)
     return least if least > 2 else 0

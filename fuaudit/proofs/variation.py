@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fuaudit.draws import Enumeration
 from fuaudit.draws.enumerating import paths
 from fuaudit.plans import Law, Plan, Population
-from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.plans.strange_laws import is_foreign, places_of
 
 LEAVES = 1_000_000
 """One draw has fewer outcomes than the histories that were walked, so this many are enough."""
@@ -82,7 +82,7 @@ def _round(law: Law, population: Population, number: int, sizes: dict[tuple[int,
     """All cohorts of a round, as far as another one could still add something."""
     who = {step: {client for at, client in sizes if at == step} for step, _ in sizes}
     able = set[int]().union(*who.values())
-    most = law.places(population.of_laws)
+    most = places_of(law, population.of_laws)
     enough = min(most, max(map(len, who.values()), default=0))
     first, cohorts, places, drawing, clients = dict[int, Drawn](), set[Drawn](), 0, 0, set[int]()
     for cohort, _ in paths(_draw(law, population, "cohort", (number,)), LEAVES):

@@ -127,7 +127,7 @@ def _over_other_rows(one: Kin, other: Kin, rounds: range) -> str:
     if _planned(one) != _planned(other):
         return "other plans: the same noise may lie over other rows"
     if _computed_otherwise(one, other, rounds):
-        return "were made on different platforms: the same noise may lie over rows that are rounded otherwise"
+        return "were made on different platforms, or by different code: the same noise may lie over other rows"
     mine, theirs = models_told(one.found.ledger), models_told(other.found.ledger)
     if apart := [number for number in sorted(mine.keys() & theirs.keys()) if mine[number] != theirs[number]]:
         return f"other models after round {apart[0]}: other code made them, and the same noise may lie over other rows"
