@@ -186,6 +186,19 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             NOTHING,
         ),
         Word("cohort_size", int, "how many clients a round draws; 0 where that varies", 0),
+        Word(
+            "cuts",
+            bool,
+            "whether a batch that came out too large is cut; it then has a method included, with the arguments of "
+            "batch, which gives all samples that were included",
+            False,
+        ),
+        Word(
+            "divisor",
+            int,
+            "what the gradients of a batch are divided by when they are added up; 0 for the number of its samples",
+            0,
+        ),
     ),
     "learners": (
         Word("law", object, "how cohorts and batches are drawn"),
@@ -290,6 +303,7 @@ AGREEMENT = "propose", "agree"
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "byzantine": ("settle", "proposals"),
     "client_stages": ("settle",),
+    "laws": ("included",),
     "transports": ("require_places",),
 }
 """Kind of plugin -> the methods that it may have."""

@@ -17,6 +17,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -36,12 +37,23 @@ WHO = [
 ]
 
 
+RATES = Fraction(1, 2), Fraction(1, 5), Fraction(1), Fraction(2**61, 2**62 - 1)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_equal_to_drawing(data):
     population = data.draw(strategies.federations(5, 4))
     rounds, steps, size = (data.draw(st.integers(1, most)) for most in (5, 2, 3))
-    batches = data.draw(st.sampled_from([FreshBatches(steps, size), PermutedEpochs(steps, size, 4)]))
+    batches = data.draw(
+        st.sampled_from(
+            [
+                FreshBatches(steps, size),
+                PermutedEpochs(steps, size, 4),
+                *(PoissonBatches(steps, rate, size, 1) for rate in RATES),
+            ]
+        )
+    )
     law = AvailabilityLaw(rounds, data.draw(st.sampled_from(WHO)), batches, data.draw(st.booleans()))
     requests = data.draw(strategies.streams(population, 3))
     moment = data.draw(strategies.moments(law))

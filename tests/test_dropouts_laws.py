@@ -18,6 +18,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -42,7 +43,7 @@ WHO = {
     "static": StaticProbability(THIRD),
     "number": TimeVaryingWeights(number=1, largest=2),
 }
-WHAT = {"fresh": FreshBatches(1, 1), "epochs": PermutedEpochs(2, 1, 2)}
+WHAT = {"fresh": FreshBatches(1, 1), "epochs": PermutedEpochs(2, 1, 2), "Poisson": PoissonBatches(1, THIRD, 1, 1)}
 
 
 def law_of(who, what, rounds=2, first_all=False):

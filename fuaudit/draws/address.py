@@ -23,6 +23,7 @@ class Purpose(StrEnum):
     AVAILABILITY = "availability"
     COUPLING = "coupling"
     BATCH = "batch"
+    CUT = "cut"
     PERMUTATION = "permutation"
     PARTITION = "partition"
     AUDIT = "audit"
@@ -44,6 +45,7 @@ STREAM_OF: Mapping[Purpose, Stream] = {
     Purpose.AVAILABILITY: Stream.COHORTS,
     Purpose.COUPLING: Stream.COHORTS,
     Purpose.BATCH: Stream.BATCHES,
+    Purpose.CUT: Stream.BATCHES,
     Purpose.PERMUTATION: Stream.BATCHES,
 }
 """The stream of every purpose that plans use."""

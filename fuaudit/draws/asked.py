@@ -6,6 +6,7 @@ A rewriter or a law that met another error in a proof than in a run would know w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from fuaudit.draws.address import LARGEST, Address
@@ -98,6 +99,24 @@ def for_weighted(
         raise UsageError(f"a draw cannot choose among {sum(sizes)} numbers: 2**64 is the most")
     _require_enough(among, count, sum(size > 0 for size in sizes))
     return among, sizes
+
+
+def for_independent(population: Sequence[int], probability: Fraction) -> tuple[Sequence[int], tuple[int, int]]:
+    """The members, and the probability as two whole numbers.
+
+    Raises:
+        PluginError: a member is named twice, or the probability is no fraction from 0 to 1 of plain numbers.
+        UsageError: its denominator is above 2**64. The options of a law can bring that about.
+    """
+    among = members(population)
+    _require_enough(among, len(among))
+    if type(probability) is not Fraction or {*map(type, (probability.numerator, probability.denominator))} != {int}:
+        raise PluginError(f"a draw with the probability {probability!r} was asked for", "A probability is a Fraction.")
+    if not 0 <= probability <= 1:
+        raise PluginError(f"a draw with the probability {probability} was asked for", "It is from 0 to 1.")
+    if probability.denominator > MOST:
+        raise UsageError(f"a draw cannot choose among {probability.denominator} numbers: 2**64 is the most")
+    return among, probability.as_integer_ratio()
 
 
 def for_permutation(population: Sequence[int]) -> Sequence[int]:

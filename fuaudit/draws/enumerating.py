@@ -18,7 +18,7 @@ from math import comb, inf, perm, prod
 from typing import TypeVar
 
 from fuaudit.draws.address import Address, Purpose
-from fuaudit.draws.asked import for_permutation, for_sequence, for_subset, for_weighted
+from fuaudit.draws.asked import for_independent, for_permutation, for_sequence, for_subset, for_weighted
 from fuaudit.draws.keyed import Keyed
 from fuaudit.draws.protocol import Draws
 from fuaudit.errors import BudgetError, KeyReuseError
@@ -83,6 +83,16 @@ def _weighted(population: tuple[int, ...], weights: tuple[int, ...], count: int)
             probability *= Fraction(weight[member], left)
             left -= weight[member]
         outcomes.append((drawn, probability))
+    return outcomes
+
+
+@_kept
+def _independent(population: tuple[int, ...], probability: Fraction) -> Outcomes:
+    _require_few(2 ** min(len(population), 64))
+    outcomes = []
+    for count in range(len(population) + 1):
+        weight = probability**count * (1 - probability) ** (len(population) - count)
+        outcomes += [(outcome, weight) for outcome in combinations(population, count) if weight]
     return outcomes
 
 
@@ -176,6 +186,12 @@ class _Source(Draws):
             ("weighted", members, sizes, count),
             lambda: _weighted(members, sizes, count),
         )
+
+    def independent(self, at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+        among, _ = for_independent(population, probability)
+        members = self.enumeration.members(among)
+        question = ("independent", members, probability)
+        return self.enumeration.draw(self.key, at, question, lambda: _independent(members, probability))
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         members = self.enumeration.members(for_permutation(population))

@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.draws.address import Address, Purpose
-from fuaudit.draws.asked import for_permutation, for_sequence, for_subset, for_subsets, for_weighted
+from fuaudit.draws.asked import for_independent, for_permutation, for_sequence, for_subset, for_subsets, for_weighted
 from fuaudit.draws.philox import Words, block, blocks, stream
 from fuaudit.errors import UsageError
 
@@ -140,6 +141,11 @@ class Keyed:
                 ticket -= weight
         return tuple(drawn)
 
+    def independent(self, at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`. One integer for each id, by its place."""
+        among, ratio = for_independent(population, probability)
+        return tuple(map(among.__getitem__, _included(self, at, len(among), ratio)))
+
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`. The order of distinct 64-bit words; equal ones are drawn anew."""
         among = for_permutation(population)
@@ -160,6 +166,18 @@ def _order(key: tuple[int, int], at: Address, count: int) -> tuple[int, ...]:
         if (np.diff(words[order]) > 0).all():
             return tuple(order.tolist())
         attempt += 1
+
+
+@lru_cache(maxsize=256)  # whoever looks at all that was included, and at what is left of it, asks twice
+def _included(source: Keyed, at: Address, count: int, ratio: tuple[int, int]) -> tuple[int, ...]:
+    yes, bound = ratio
+    words = stream((0, *_counter(at)), philox_key(source.secret, at.purpose), count)
+    limit = _WORD - _WORD % bound
+    ranks = words if bound == _WORD else words % np.uint64(bound)
+    if limit < _WORD:
+        for index in np.flatnonzero(words >= np.uint64(limit)).tolist():
+            ranks[index] = source.integer(at, index, bound)
+    return tuple(range(count)) if yes == bound else tuple(np.flatnonzero(ranks > np.uint64(bound - yes - 1)).tolist())
 
 
 def uniform_numbers(key: tuple[int, int], at: Address, count: int) -> NDArray[np.float64]:

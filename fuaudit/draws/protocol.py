@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Protocol
 
 from fuaudit.draws.address import Address
@@ -32,6 +33,10 @@ class Draws(Protocol):
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         """``count`` distinct ids in drawn order, each proportional to its integer weight among those left."""
+        ...
+
+    def independent(self, at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+        """Each id of ``population`` by itself with a probability, sorted by place in ``population``."""
         ...
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from fuaudit.draws.address import Address
-from fuaudit.draws.asked import for_permutation, for_sequence, for_subset, for_weighted
+from fuaudit.draws.asked import for_independent, for_permutation, for_sequence, for_subset, for_weighted
 from fuaudit.draws.protocol import Draws
 from fuaudit.errors import EvidenceError
 
@@ -34,11 +35,12 @@ class Recorded(Draws):
 
     answers: Mapping[Address, tuple[int, ...]]
 
-    def _read(self, at: Address, population: Sequence[int], count: int, distinct: bool) -> tuple[int, ...]:
+    def _read(self, at: Address, population: Sequence[int], count: int | None, distinct: bool) -> tuple[int, ...]:
         try:
             answer = self.answers[at._replace(version=0)]
         except KeyError:
             raise EvidenceError(f"the recorded plan holds no draw at {at}") from None
+        count = len(answer) if count is None else count
         if len(answer) != count or not set(answer) <= set(population) or (distinct and len(set(answer)) != count):
             raise EvidenceError(f"the recorded draw at {at} does not fit its population")
         return answer
@@ -55,6 +57,11 @@ class Recorded(Draws):
         """See :class:`~fuaudit.draws.protocol.Draws`."""
         among, _ = for_weighted(population, weights, count)
         return self._read(at, among, count, distinct=True)
+
+    def independent(self, at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        among, _ = for_independent(population, probability)
+        return self._read(at, among, None, distinct=True)
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
@@ -162,6 +163,10 @@ class Seeded(Draws):
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
         return self.at(at).weighted(at, population, weights, count)
+
+    def independent(self, at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        return self.at(at).independent(at, population, probability)
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""

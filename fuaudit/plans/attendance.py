@@ -20,6 +20,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -44,7 +45,9 @@ class Attendance(Stack):
     def fits(cls, plans: Sequence[Plan]) -> bool:
         """Whether these plans can be read at once. By exact classes: it repeats what their code does."""
         law = plans[0].law
-        if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs):
+        if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs, PoissonBatches):
+            return False
+        if is_just(law.batches, PoissonBatches) and law.batches.rate.denominator >= LARGEST:
             return False
         who, clients = law.availability, len(plans[0].populations[0].clients)
         small = (
@@ -172,9 +175,39 @@ class Attendance(Stack):
             run, column, place = np.nonzero(self.there(owners))
             if type(self.law.batches) is PermutedEpochs:
                 np.minimum.at(earliest, run, (column + 1) * width + 1)
+            elif type(self.law.batches) is PoissonBatches:
+                m, e = np.nonzero(self._included(run, column + 1, np.array(owners)[place], request.samples))
+                np.minimum.at(earliest, run[m], (column[m] + 1) * width + e + 1)
             else:
                 client = np.array(owners)[place]
                 batches = self.batches_of(run, column + 1, client, np.zeros_like(client))
                 m, e = np.nonzero(np.isin(batches, request.samples).any(axis=2))
                 np.minimum.at(earliest, run[m], (column[m] + 1) * width + e + 1)
         return earliest // width, earliest % width
+
+    def _included(self, run: Ids, round_number: Ids, client: Ids, samples: Sequence[int]) -> There:
+        """Whether any of some samples is included, in each step of some participations: ``(m,)`` in, ``(m, E)`` out.
+
+        Nothing else is drawn: what is included of a sample depends on its place among those of its client alone.
+        """
+        law, result = self.law, np.zeros((len(run), self.law.steps), dtype=np.bool_)
+        if not len(run):
+            return result
+        earliest, latest = int(round_number.min()), int(round_number.max())
+        positions = [Position(r, e) for r in range(earliest, latest + 1) for e in range(1, law.steps + 1)]
+        asked, row = np.unique(run, return_inverse=True)
+        first, second, versions, _ = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
+        column = (round_number[:, None] - earliest) * law.steps + np.arange(law.steps)
+        first, second, versions = (words[row[:, None], column] for words in (first, second, versions))
+        yes, all_ = law.batches.rate.as_integer_ratio()
+        for version, population in enumerate(self.populations):
+            for sample in samples:
+                owner = population.owner.get(sample)
+                if owner is None:
+                    continue
+                m, e = np.nonzero((versions == version) & (client == owner)[:, None])
+                zero = np.zeros(len(m), dtype=np.int64)
+                at = Addresses((first[m, e], second[m, e]), round_number[m], e + 1, client[m], zero, zero + version)
+                rank = population.samples[owner].index(sample)
+                result[m, e] |= at.integer(rank, zero + all_) >= all_ - yes
+        return result

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from math import comb
 from typing import ClassVar, Protocol
 
 from fuaudit.declared import says
@@ -250,6 +251,71 @@ class FreshBatches:
 
 
 @dataclass(frozen=True)
+class PoissonBatches:
+    """Each sample is included in each of ``steps`` batches by itself, with the probability ``rate``.
+
+    Arrays of batches have ``size`` places. Where more samples are included, a uniform set of ``size`` of them is left:
+    the batch is cut. What is left of a cut batch depends on how many were included, so a batch may be kept only where
+    nothing requested was *included* (:meth:`included`). Of three samples with rate 1/2 and one place, keeping by what
+    is left is at total variation 5/96 from retraining.
+
+    Gradients of a batch are added up and divided by ``divisor``, whatever its length is: the expected length of a
+    client's batch would change with each sample that is erased, and so would rounds that are kept.
+    """
+
+    steps: int
+    rate: Fraction
+    size: int
+    divisor: int
+
+    def __post_init__(self) -> None:
+        require_whole(self.steps, "steps", 1)
+        _require_share(self.rate, "rate")
+        require_whole(self.size, "largest_batch", 1)
+        require_whole(self.divisor, "batch", 1)
+
+    @property
+    def name(self) -> str:
+        """See :class:`Batches`."""
+        return "Poisson batches"
+
+    @property
+    def slots(self) -> int:
+        """See :class:`Batches`."""
+        return self.size
+
+    def drawn_at(self, step: int) -> int:
+        """See :class:`Batches`."""
+        return step
+
+    def included(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """The samples that were included, sorted, before any cut."""
+        at = Address(Purpose.BATCH, round_number, step, client, occurrence)
+        return draws.independent(at, samples_of(draws, at), self.rate)
+
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """See :class:`Batches`."""
+        included = self.included(draws, round_number, step, client, occurrence)
+        if len(included) <= self.size:
+            return included
+        return draws.subset(Address(Purpose.CUT, round_number, step, client, occurrence), included, self.size)
+
+    def chance_of_cut(self, samples: int) -> Fraction:
+        """The probability that one batch of a client with so many samples is cut."""
+        if samples <= self.size:
+            return Fraction(0)
+        yes, all_ = self.rate.as_integer_ratio()
+        no = all_ - yes
+        uncut = sum(comb(samples, k) * yes**k * no ** (samples - k) for k in range(self.size + 1))
+        return 1 - Fraction(uncut, all_**samples)
+
+    def smaller(self) -> Iterator[PoissonBatches]:
+        """See :class:`Batches`; the rate is a number and not a size."""
+        sizes = product(range(1, min(self.steps, 2) + 1), range(1, min(self.size, 3) + 1))
+        return (replace(self, steps=steps, size=size) for steps, size in sizes)
+
+
+@dataclass(frozen=True)
 class PermutedEpochs:
     """``epochs`` passes over a client's samples, each in a uniform order cut into batches of ``size``.
 
@@ -353,6 +419,16 @@ class AvailabilityLaw:
         return f"{self.availability.name}, {self.batches.name}"
 
     @property
+    def cuts(self) -> bool:
+        """See :class:`fuaudit.plans.Law`."""
+        return isinstance(self.batches, PoissonBatches)
+
+    @property
+    def divisor(self) -> int:
+        """See :class:`fuaudit.plans.Law`."""
+        return self.batches.divisor if isinstance(self.batches, PoissonBatches) else 0
+
+    @property
     def lasting(self) -> bool:
         """See :class:`fuaudit.plans.Law`: periods."""
         return isinstance(self.availability, BoundedRoundRobin)
@@ -380,6 +456,11 @@ class AvailabilityLaw:
     def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`fuaudit.plans.Law`."""
         return self.batches.batch(draws, round_number, step, client, occurrence)
+
+    def included(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """See :class:`fuaudit.plans.Law`."""
+        drawn = self.batches.included if isinstance(self.batches, PoissonBatches) else self.batches.batch
+        return drawn(draws, round_number, step, client, occurrence)
 
     def drawn_at(self, step: int) -> int:
         """See :class:`fuaudit.plans.Law`."""
@@ -411,7 +492,8 @@ def require_room(law: Law, population: Population) -> None:
     if law.slots > population.size:
         raise UsageError(
             f"the learner draws batches of {law.slots} samples, and all clients together have {population.size}",
-            "Set batch to at most the samples of a client: a larger batch is all of them in any case.",
+            f"Set {'largest_batch' if says(law, 'divisor') else 'batch'} to at most the samples of a client: a larger "
+            "batch is all of them in any case.",
         )
 
 
@@ -421,6 +503,6 @@ INDEPENDENT = ("bounded round-robin", "static availability")
 CLOSED = tuple(
     f"{who}, {what}"
     for who in (*INDEPENDENT, "time-varying weights for a number of clients")
-    for what in ("fresh batches", "permuted epochs")
+    for what in ("fresh batches", "permuted epochs", "Poisson batches")
 )
 """Names of the laws that are closed under conditioning: a draw without the target may be kept."""

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan, occurrences
@@ -23,10 +24,14 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Round:
-    """One round of n expanded plans: ``cohorts (n, K)`` of client ids, ``batches (n, K, E, B)`` of sample ids."""
+    """One round of n expanded plans: ``cohorts (n, K)`` of client ids, ``batches (n, K, E, B)`` of sample ids.
+
+    ``cut (n, K, E, C)`` has the samples that were included in batches and cut from them; None where there are none.
+    """
 
     cohorts: Ids
     batches: Ids
+    cut: Ids | None = None
 
 
 class Rounds(Protocol):
@@ -46,11 +51,13 @@ class Rounds(Protocol):
 class Schedule:
     """Expanded plans of n runs with R rounds, at most K places a round, E steps and batches of at most B.
 
-    ``cohorts (n, R, K)`` holds client ids, ``batches (n, R, K, E, B)`` sample ids; unused slots are ``NONE``.
+    ``cohorts (n, R, K)`` holds client ids, ``batches (n, R, K, E, B)`` sample ids; unused slots are ``NONE``. ``cut
+    (n, R, K, E, C)`` as in :class:`Round`.
     """
 
     cohorts: Ids
     batches: Ids
+    cut: Ids | None = None
 
     @property
     def runs(self) -> int:
@@ -64,7 +71,8 @@ class Schedule:
 
     def round(self, number: int) -> Round:
         """One round, from 1."""
-        return Round(self.cohorts[:, number - 1], self.batches[:, number - 1])
+        cut = None if self.cut is None else self.cut[:, number - 1]
+        return Round(self.cohorts[:, number - 1], self.batches[:, number - 1], cut)
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,8 @@ class SelectedRuns:
     def round(self, number: int) -> Round:
         """See :class:`Rounds`."""
         whole = self.schedule.round(number)
-        return Round(whole.cohorts[self.runs], whole.batches[self.runs])
+        cut = None if whole.cut is None else whole.cut[self.runs]
+        return Round(whole.cohorts[self.runs], whole.batches[self.runs], cut)
 
 
 def most_ids(law: Law, population: Population) -> int:
@@ -127,12 +136,21 @@ def expand(plan: Plan, rounds: range | None = None) -> Schedule:
     places = max([1, *(len(cohort) for cohort, _ in table)])  # a round may have nobody in it
     cohorts = np.full((1, len(table), places), NONE, dtype=np.int64)
     batches = np.full((1, len(table), places, plan.law.steps, plan.law.slots), NONE, dtype=np.int64)
+    cuts: dict[tuple[int, int, int], list[int]] = {}
     for r, (cohort, participations) in enumerate(table):
         cohorts[0, r, : len(cohort)] = cohort
-        for k, steps in enumerate(participations):
+        for k, (steps, place) in enumerate(zip(participations, occurrences(cohort), strict=True)):
             for e, batch in enumerate(steps):
                 batches[0, r, k, e, : len(batch)] = batch
-    return Schedule(cohorts, batches)
+                if len(batch) == plan.law.slots and says(plan.law, "cuts"):
+                    left = {*plan.included(chosen[r], e + 1, *place)}.difference(batch)
+                    cuts |= {(r, k, e): sorted(left)} if left else {}
+    if not cuts:
+        return Schedule(cohorts, batches)
+    cut = np.full((*batches.shape[:-1], max(map(len, cuts.values()))), NONE, dtype=np.int64)
+    for (r, k, e), left_out in cuts.items():
+        cut[0, r, k, e, : len(left_out)] = left_out
+    return Schedule(cohorts, batches, cut)
 
 
 def occurrence_numbers(cohorts: Ids) -> Ids:

@@ -22,11 +22,11 @@ from fuaudit.plans.population import Population
 class PlanDraws(Draws, Protocol):
     """What a law draws from: every draw comes from the key, and over the population, in force at its address.
 
-    It has the methods of :class:`~fuaudit.draws.Draws`, ``sequence``, ``subset``, ``weighted``, ``permutation`` and
-    ``uniform``, and :meth:`population`. A cohort is drawn at ``Address(Purpose.COHORT, round)``, a batch at
-    ``Address(Purpose.BATCH, round, step, client, occurrence)``, an order of samples that several steps go through at
-    ``Address(Purpose.PERMUTATION, round, step, client, occurrence)`` of the first of them. The law leaves ``version``
-    at 0; the plan fills it in.
+    It has the methods of :class:`~fuaudit.draws.Draws`, ``sequence``, ``subset``, ``weighted``, ``independent``,
+    ``permutation`` and ``uniform``, and :meth:`population`. A cohort is drawn at ``Address(Purpose.COHORT, round)``, a
+    batch at ``Address(Purpose.BATCH, round, step, client, occurrence)``, what is left of one that is cut at the same
+    address with ``Purpose.CUT``, an order of samples that several steps go through at ``Address(Purpose.PERMUTATION,
+    round, step, client, occurrence)`` of the first of them. The law leaves ``version`` at 0; the plan fills it in.
     """
 
     def population(self, at: Address) -> Population:
@@ -44,8 +44,11 @@ class Law(Protocol):
     several rounds depend on has an address of its own, at the position where it is first needed, so that it is
     kept or drawn anew as one.
 
-    What else a law declares, ``replacement``, ``lasting``, ``first_round_involves`` and ``cohort_size``, is in
-    :data:`fuaudit.declared.WORDS`; the law of a learner may leave it out.
+    A law that ``cuts`` batches which came out too large has one method more, ``included``, with the arguments of
+    ``batch``: the samples that were included before the cut, sorted.
+
+    What else a law declares, ``replacement``, ``lasting``, ``first_round_involves``, ``cohort_size``, ``cuts`` and
+    ``divisor``, is in :data:`fuaudit.declared.WORDS`; the law of a learner may leave it out.
     """
 
     @property

@@ -14,7 +14,7 @@ class Involvement:
     """First involvement of every client and sample, for look-ups in constant time.
 
     ``clients`` maps a client id to the first round whose cohort holds it; ``samples`` a sample id to the
-    first position whose batch holds it. What is missing was never drawn.
+    first position for whose batch it was drawn, also where it was cut from it. What is missing was never drawn.
     """
 
     clients: dict[int, int]
@@ -31,10 +31,12 @@ class Involvement:
                 if client != NONE:
                     clients.setdefault(client, number)
             # steps are the second axis: all places of a step are drawn at one position
-            for e, drawn in enumerate(drawn_round.batches[0].transpose(1, 0, 2)):
-                for sample in drawn.reshape(-1).tolist():
-                    if sample != NONE:
-                        samples.setdefault(sample, Position(number, e + 1))
+            for found in (drawn_round.batches, drawn_round.cut):
+                for e, drawn in enumerate([] if found is None else found[0].transpose(1, 0, 2)):
+                    for sample in drawn.reshape(-1).tolist():
+                        if sample != NONE:
+                            at = Position(number, e + 1)
+                            samples[sample] = min(samples.get(sample, at), at)
         return cls(clients, samples)
 
     def first(self, request: Request) -> Position | None:

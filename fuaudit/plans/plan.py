@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, cast
 
+from fuaudit.declared import says
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import OPEN, STREAM_OF, is_address
 from fuaudit.draws.recorded import Watched
@@ -148,18 +150,37 @@ class Plan:
             raise not_plain(self.law, f"batch of round {round_number}, step {step}, client {client}", drawn, "samples")
         return drawn
 
+    def included(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """The samples that the draw of a batch names, sorted: those of the batch, and others that were cut from it.
+
+        Whoever keeps a batch because it does not hold a sample has to ask this. What is left of a cut batch depends on
+        all that was included.
+        """
+        law: Any = self.law
+        if not says(law, "cuts"):
+            return self.batch(round_number, step, client, occurrence)
+        what = f"samples included in round {round_number}, step {step}, client {client}"
+        try:
+            drawn: tuple[int, ...] = law.included(self._for_law(), round_number, step, client, occurrence)
+        except Exception as error:
+            require_unbroken(law, what, error)
+            raise
+        if not is_plain(drawn):
+            raise not_plain(law, what, drawn, "samples")
+        return drawn
+
     def first_involvement(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None.
 
         An erased client is involved where a cohort holds it (step 0), an erased sample where the draw behind a
-        batch that holds it is made: with permuted epochs at the first step of the epoch. Only the batches of owners
-        of requested samples are looked at; none with an index.
+        batch that holds it is made: with permuted epochs at the first step of the epoch. Of a batch that was cut
+        counts what was included. Only the batches of owners of requested samples are looked at; none with an index.
         """
         use = self.first_use(request)
         return use and Position(use.round, self.law.drawn_at(use.step))
 
     def first_use(self, request: Request) -> Position | None:
-        """The first position at which a client takes part, or a sample is read; by the index where there is one."""
+        """The first position at which a client takes part, or a sample is included; by the index where there is one."""
         if self.index is not None:
             return self.index.first(request)
         clients, samples = set(request.clients), set(request.samples)
@@ -173,7 +194,7 @@ class Plan:
             touched = [place for place in occurrences(cohort) if place[0] in owners]
             for step in range(1, self.law.steps + 1):
                 for client, occurrence in touched:
-                    if samples.intersection(self.batch(round_number, step, client, occurrence)):
+                    if samples.intersection(self.included(round_number, step, client, occurrence)):
                         return Position(round_number, step)
         return None
 
@@ -352,6 +373,11 @@ class Routed(PlanDraws):
         source, at = self._route(at)
         return source.weighted(at, population, weights, count)
 
+    def independent(self, at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        source, at = self._route(at)
+        return source.independent(at, population, probability)
+
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
         source, at = self._route(at)
@@ -369,7 +395,9 @@ class Behind:
     Not those of the initial model either: where it is kept, its population is that of before.
     """
 
-    __slots__ = ("many_subsets", "permutation", "population", "sequence", "subset", "uniform", "weighted")
+    __slots__ = (
+        "independent", "many_subsets", "permutation", "population", "sequence", "subset", "uniform", "weighted",
+    )  # fmt: skip
 
     def __init__(self, draws: Routed) -> None:
         for name in self.__slots__:

@@ -21,6 +21,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -39,7 +40,7 @@ def is_closed(law: Law) -> bool:
         return False
     if type(law) is UniformLaw:
         return True
-    if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs):
+    if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs, PoissonBatches):
         return False
     who = law.availability
     if type(who) is TimeVaryingWeights:
@@ -172,14 +173,14 @@ def resampled(
 
 
 def names(plan: Plan, request: Request, at: Position) -> bool:
-    """Whether a plan draws something of a request at a position: its client in a cohort, its sample in a batch."""
+    """Whether a plan draws something of a request at a position: its client in a cohort, its sample for a batch."""
     cohort = plan.cohort(at.round)
     if at.step == 0:
         return not set(request.clients).isdisjoint(cohort)
     owners = {owner for sample in request.samples if (owner := plan.populations[0].owner.get(sample)) is not None}
     steps = [step for step in range(at.step, plan.law.steps + 1) if plan.law.drawn_at(step) == at.step]
     return any(
-        not set(request.samples).isdisjoint(plan.batch(at.round, step, client, occurrence))
+        not set(request.samples).isdisjoint(plan.included(at.round, step, client, occurrence))
         for client, occurrence in occurrences(cohort)
         if client in owners
         for step in steps

@@ -54,7 +54,8 @@ class LazySchedule:
         drawn_round = drawn.round(number - rounds.start + 1)
         # as many places as this round needs, whichever rounds it was drawn with
         places = max(1, int((drawn_round.cohorts != NONE).any(axis=0).sum()))
-        return Round(drawn_round.cohorts[:, :places], drawn_round.batches[:, :places])
+        cut = None if drawn_round.cut is None else drawn_round.cut[:, :places]
+        return Round(drawn_round.cohorts[:, :places], drawn_round.batches[:, :places], cut)
 
 
 def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
@@ -70,9 +71,16 @@ def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
         ]
         return np.pad(array, gaps, constant_values=NONE)
 
+    most = max((s.cut.shape[4] for s in single if s.cut is not None), default=0)
+    none = [np.empty((*s.batches.shape[:4], 0), dtype=np.int64) for s in single]
+    cuts = [
+        pad(empty if s.cut is None else s.cut, places, s.batches.shape[3], most)
+        for s, empty in zip(single, none, strict=True)
+    ]
     return Schedule(
         np.concatenate([pad(s.cohorts, places) for s in single]),
         np.concatenate([pad(s.batches, places, *s.batches.shape[3:]) for s in single]),
+        np.concatenate(cuts) if most else None,
     )
 
 

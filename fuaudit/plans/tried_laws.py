@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
+from fuaudit.declared import offers, says
 from fuaudit.draws import Address, Keyed, Position, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import PluginError
@@ -16,6 +17,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -55,7 +57,7 @@ def _names() -> frozenset[str]:
     half = Fraction(1, 2)
     weighted = TimeVaryingWeights(number=1, largest=2), TimeVaryingWeights(share=half, largest=2)
     who = BoundedRoundRobin(2), StaticProbability(half), *weighted
-    batches = FreshBatches(1, 1), PermutedEpochs(1, 1, 1)
+    batches = FreshBatches(1, 1), PermutedEpochs(1, 1, 1), PoissonBatches(1, half, 1, 1)
     laws: tuple[Law, ...] = (
         *(UniformLaw(1, 1, 1, 1, replacement) for replacement in (True, False)),
         WeightedLaw(1, 1, 1, 1, ((0, 1),)),
@@ -68,6 +70,8 @@ def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:
     """What is wrong, and with which member."""
     if not isinstance(_asked(law, "name", lambda: law.name), str):
         yield "name", "is no text"
+    if offers(law, "included") and type(law) is not AvailabilityLaw and not says(law, "cuts"):
+        yield "included", "is never asked for: a law whose batches can be cut says so by cuts = True"
     for member in ("rounds", "steps", "slots"):
         if not _is_count(found := _asked(law, member, partial(getattr, law, member))):
             yield member, f"is {found!r}, and not a whole number from 1"
@@ -99,6 +103,8 @@ def _asked_again(law: Law, population: Population) -> list[Address]:
         for client, occurrence in list(occurrences(plan.cohort(number)))[:2]:
             for step in range(1, min(law.steps, 2) + 1):
                 plan.batch(number, step, client, occurrence)
+                if says(law, "cuts"):
+                    plan.included(number, step, client, occurrence)
     return noting.every
 
 
@@ -112,6 +118,10 @@ def _batch_problems(plan: Plan, noting: Noting, number: int, client: int, occurr
             yield what, f"returned {batch!r}, and not a sorted tuple of this client's samples, each once"
         elif len(batch) > law.slots:
             yield what, f"returned {len(batch)} samples, and slots says {law.slots}"
+        elif says(law, "cuts"):
+            whole = plan.included(number, step, client, occurrence)
+            if sorted({*whole} & {*owned}) != list(whole) or not {*batch} <= {*whole}:
+                yield what, f"is {batch!r}, cut from {whole!r}, which holds not all of it, or others than this client's"
         at = Position(number, law.drawn_at(step))
         yield from ((what, problem) for problem in noting.elsewhere(Stream.BATCHES, at, (client, occurrence)))
 

@@ -11,6 +11,7 @@ tell a run from a proof. Such a method is found by what it draws, or by reading 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ class Veiled:
     rewriting whoever catches it (:func:`rewritten`).
     """
 
-    __slots__ = ("many_subsets", "permutation", "sequence", "subset", "weighted")
+    __slots__ = ("independent", "many_subsets", "permutation", "sequence", "subset", "weighted")
 
     def __init__(self, source: Draws, clients: Container[int], broken: list[Exception]) -> None:
         """``source`` answers draws of ``clients``, those at training; it is not kept under a name.
@@ -72,6 +73,11 @@ class Veiled:
 
             return answered(ask)
 
+        def independent(at: Address, population: Sequence[int], probability: Fraction) -> tuple[int, ...]:
+            return answered(
+                lambda: _anew(source.independent(_open(at, clients), _plainly(population), _as_plain(probability)))
+            )
+
         def permutation(at: Address, population: Sequence[int]) -> tuple[int, ...]:
             return answered(lambda: _anew(source.permutation(_open(at, clients), _plainly(population))))
 
@@ -79,6 +85,7 @@ class Veiled:
         self.sequence: Finite = sequence
         self.subset: Finite = subset
         self.weighted: Callable[[Address, Sequence[int], Sequence[int], int], tuple[int, ...]] = weighted
+        self.independent: Callable[[Address, Sequence[int], Fraction], tuple[int, ...]] = independent
         self.permutation: Callable[[Address, Sequence[int]], tuple[int, ...]] = permutation
 
     def uniform(self, at: Address, count: int) -> Any:
@@ -154,6 +161,11 @@ def _open(at: Address, clients: Container[int]) -> Address:
 def _plainly(population: Sequence[int]) -> Sequence[int]:
     """A tuple or a range: another sequence could see how it is read."""
     return population if is_just(population, tuple, range) else tuple(population)
+
+
+def _as_plain(probability: Fraction) -> Fraction:
+    """A fraction of its own: another one could see how it is read. What is none is refused by every source."""
+    return Fraction(probability.numerator, probability.denominator) if type(probability) is Fraction else probability
 
 
 def _anew(answer: tuple[int, ...]) -> tuple[int, ...]:

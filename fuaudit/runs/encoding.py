@@ -22,7 +22,7 @@ from fuaudit.training.rounds import CLIENT, State, owner_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMUTATION)
+RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMUTATION, Purpose.CUT)
 """Purposes as numbers in the file of recorded draws; new ones are added at the end."""
 
 Answers = Mapping[Address, tuple[int, ...]]

@@ -25,6 +25,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -105,7 +106,11 @@ _WHO: tuple[Callable[[int], Availability], ...] = (
     lambda k: TimeVaryingWeights(number=k, largest=2),
     lambda k: TimeVaryingWeights(share=Fraction(2, 3), largest=k),
 )
-_WHAT: tuple[Callable[[int, int], Batches], ...] = (FreshBatches, lambda e, b: PermutedEpochs(e, b, largest=4))
+_WHAT: tuple[Callable[[int, int], Batches], ...] = (
+    FreshBatches,
+    lambda e, b: PermutedEpochs(e, b, largest=4),
+    lambda e, b: PoissonBatches(e, Fraction(1, 2), b, divisor=b),
+)
 _LAWS |= {f"{who(1).name}, {what(1, 1).name}": _of_availability(who, what) for who, what in product(_WHO, _WHAT)}
 
 

@@ -82,7 +82,8 @@ def _absence(run: Run) -> CheckResult:
         for client, occurrence in occurrences(cohort):
             own = set(allowed[client])
             for step in range(1, plan.law.steps + 1):
-                wrong = [s for s in plan.batch(round_number, step, client, occurrence) if s in samples or s not in own]
+                named = plan.included(round_number, step, client, occurrence)
+                wrong = [s for s in named if s in samples or s not in own]
                 if wrong:
                     where = f"Round {round_number}, step {step} draws sample {wrong[0]} of client {client}"
                     return fails(f"{where}, which was to be forgotten.")

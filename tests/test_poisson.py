@@ -1,0 +1,308 @@
+"""Poisson batches: their law, what may be kept of batches that were cut, and what is recorded of them."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+
+from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, Recorded, enumerate_law
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
+from fuaudit.plans import AvailabilityLaw, Plan, Request
+from fuaudit.plans.availability import (
+    BoundedRoundRobin,
+    FreshBatches,
+    PoissonBatches,
+    StaticProbability,
+    TimeVaryingWeights,
+)
+from fuaudit.plans.expanded import NONE, SelectedRuns, expand
+from fuaudit.plans.participation import Involvement
+from fuaudit.plans.plan import occurrences
+from fuaudit.plans.reference import Reference, is_closed, resampled
+from fuaudit.plans.stacked import LazySchedule, expand_many
+from fuaudit.proofs.exactness import exactness
+from fuaudit.proofs.toys import federation
+from fuaudit.testing.laws import check_law
+from fuaudit.unlearning.baselines import Retrain
+
+KEY = Keyed(bytes(range(32)))
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+ALWAYS = StaticProbability(Fraction(1))
+CLIENT, SAMPLE = Request.of([0]), Request.of(samples=[0])
+
+
+def poisson(rate=HALF, size=1, rounds=1, steps=1, who=ALWAYS, first_all=False):
+    return AvailabilityLaw(rounds, who, PoissonBatches(steps, rate, size, divisor=1), first_all)
+
+
+def law_of_batches(law, samples):
+    """(What was included, what is left of it) -> probability, of one batch of a client with so many samples."""
+
+    def procedure(draws: Enumeration):
+        plan = Plan.fresh(law, federation((samples,)), draws.source("key"))
+        return plan.included(1, 1, 0, 0), plan.batch(1, 1, 0, 0)
+
+    return enumerate_law(procedure)
+
+
+@pytest.mark.parametrize("rate", [HALF, THIRD, Fraction(1), Fraction(1, 100), Fraction(2**63 - 1, 2**64)])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_every_sample_is_included_by_itself_and_a_cut_leaves_a_uniform_set(rate, size):
+    samples = 4
+    found = law_of_batches(poisson(rate, size), samples)
+    assert sum(found.values()) == 1
+    for (included, left), probability in found.items():
+        count = len(included)
+        ways = comb(count, size) if count > size else 1
+        assert probability == rate**count * (1 - rate) ** (samples - count) / ways
+        assert len(left) == min(count, size)
+        assert set(left) <= set(included)
+    cut = sum(probability for (included, left), probability in found.items() if included != left)
+    assert PoissonBatches(1, rate, size, 1).chance_of_cut(samples) == cut
+
+
+def test_the_chance_of_a_cut_is_exact():
+    assert PoissonBatches(1, HALF, 1, 1).chance_of_cut(3) == HALF
+    assert PoissonBatches(1, HALF, 3, 1).chance_of_cut(3) == 0
+    assert 0 < PoissonBatches(1, Fraction(1, 100), 30, 1).chance_of_cut(1000) < Fraction(1, 10**7)
+
+
+@dataclass(frozen=True)
+class ByWhatIsLeft:
+    """A wrong method: it keeps a batch because what is left of it does not hold the sample."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        for number in range(1, plan.law.rounds + 1):
+            cohort = plan.cohort(number)
+            if set(request.clients).intersection(cohort):
+                return plan.erase(request, fresh, min(Position(number, 0), not_before))
+            for step in range(1, plan.law.steps + 1):
+                for client, occurrence in occurrences(cohort):
+                    if set(request.samples).intersection(plan.batch(number, step, client, occurrence)):
+                        return plan.erase(request, fresh, min(Position(number, step), not_before))
+        return plan.erase(request, fresh, not_before)
+
+
+@pytest.mark.parametrize(
+    ("method", "distance"),
+    [
+        (ByWhatIsLeft(), Fraction(5, 96)),
+        (FatsUnlearning(), 0),
+        (Reference(), 0),
+        (Retrain(), 0),
+    ],
+    ids=["by what is left", "fats", "reference", "retrain"],
+)
+def test_keeping_by_what_is_left_of_a_cut_batch_is_not_exact(method, distance):
+    """Three samples, rate 1/2, one place."""
+    found = exactness(method, poisson(), federation((3,)), (SAMPLE,))
+    assert found.total_variation == distance
+
+
+def test_without_a_cut_both_are_exact():
+    for method in (ByWhatIsLeft(), FatsUnlearning()):
+        assert exactness(method, poisson(size=3), federation((3,)), (SAMPLE,)).exact
+
+
+# what may be kept
+
+WHO = {
+    "always": ALWAYS,
+    "drawn": BoundedRoundRobin(2, "drawn"),
+    "static": StaticProbability(THIRD),
+    "number": TimeVaryingWeights(number=1, largest=2),
+}
+STREAMS = {
+    "client": (CLIENT,),
+    "sample": (SAMPLE,),
+    "two samples": (Request.of(samples=[0, 1]),),
+    "both": (Request.of([1], [0]),),
+    "two": (SAMPLE, Request.of(samples=[1])),
+    "two kinds": (SAMPLE, Request.of([1])),
+}
+
+
+@pytest.mark.parametrize("asked", STREAMS)
+@pytest.mark.parametrize("who", WHO)
+def test_fats_is_exact_where_batches_are_cut(who, asked):
+    long = len(STREAMS[asked]) > 1 and who != "always"
+    for law in (poisson(THIRD, 1, rounds=1 if long else 2, who=WHO[who]), poisson(HALF, 2, who=WHO[who])):
+        assert is_closed(law)
+        assert {(law.name, request.kind) for request in STREAMS[asked]} <= FatsUnlearning.exact_for
+        sizes = (2, 1) if asked in ("client", "sample", "both") else (3, 1)
+        assert exactness(FatsUnlearning(), law, federation(sizes), STREAMS[asked], leaves=200_000).exact
+
+
+@pytest.mark.parametrize("moment", [Position(1, 1), Position(1, 2), Position(2, 0)])
+def test_fats_is_exact_for_requests_during_training(moment):
+    law = poisson(HALF, 1, rounds=2, steps=2)
+    assert exactness(FatsUnlearning(), law, federation((2,)), (SAMPLE,), (moment,), 100_000).exact
+
+
+def test_wrong_methods_are_told():
+    whole = StaticProbability(HALF)
+    assert not exactness(FatsAsPrinted(), poisson(who=whole), federation((2, 1)), (SAMPLE,)).exact
+    for law in (poisson(THIRD, 1), poisson(HALF, 2)):
+        assert not exactness(ByWhatIsLeft(), law, federation((4,)), (SAMPLE,)).exact
+
+
+@dataclass(frozen=True)
+class Refilled(PoissonBatches):
+    """A wrong law: what an erased sample leaves open in a cut batch is not drawn anew."""
+
+    def included(self, draws, round_number, step, client, occurrence):
+        return self.batch(draws, round_number, step, client, occurrence)
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        found = PoissonBatches.included(self, draws, round_number, step, client, occurrence)
+        cut = Address(Purpose.CUT, round_number, step, client, occurrence)
+        return found if len(found) <= self.size else draws.subset(cut, found, self.size)
+
+
+def test_a_law_that_tells_what_is_left_for_what_was_included_is_not_closed():
+    law = AvailabilityLaw(1, ALWAYS, Refilled(1, HALF, 1, 1), False)
+    assert not is_closed(law)
+    assert exactness(FatsUnlearning(), law, federation((3,)), (SAMPLE,)).total_variation == Fraction(5, 96)
+
+
+# draws under keys
+
+
+def test_draws_under_a_key_are_integers_by_place():
+    """By the same words as single draws; with a bound of which nearly half of all words are rejected."""
+    population = tuple(range(10, 40))
+    for rate in (
+        HALF,
+        Fraction(2**62, 2**63 + 1),
+        Fraction(1, 2**64),
+        Fraction(2**64 - 1, 2**64),
+        Fraction(1),
+        Fraction(0),
+    ):
+        yes, bound = rate.as_integer_ratio()
+        for number in range(20):
+            at = Address(Purpose.BATCH, 3, number + 1, 7, 1, 2)
+            expected = tuple(
+                member for rank, member in enumerate(population) if KEY.integer(at, rank, bound) >= bound - yes
+            )
+            assert KEY.independent(at, population, rate) == expected
+
+
+def test_shares_of_samples_and_of_pairs_are_those_of_the_rate():
+    """100,000 draws of three: chi-square over the eight sets; false alarm 1e-9."""
+    from scipy.stats import chi2
+
+    count, rate = 100_000, Fraction(3, 10)
+    found = np.zeros(8)
+    for number in range(count):
+        drawn = KEY.independent(Address(Purpose.BATCH, number // 1000 + 1, number % 1000 + 1, 0), (0, 1, 2), rate)
+        found[sum(1 << member for member in drawn)] += 1
+    expected = np.array([float(rate ** bin(s).count("1") * (1 - rate) ** (3 - bin(s).count("1"))) for s in range(8)])
+    statistic = ((found - count * expected) ** 2 / (count * expected)).sum()
+    assert statistic < chi2.isf(1e-9, 7)
+
+
+@pytest.mark.parametrize(
+    ("population", "rate", "error"),
+    [
+        ((1, 1), HALF, PluginError),
+        ((1, 2), 0.5, PluginError),
+        ((1, 2), Fraction(3, 2), PluginError),
+        ((1, 2), Fraction(-1, 2), PluginError),
+        ((1, 2), Fraction(1, 2**64 + 1), UsageError),
+    ],
+)
+def test_questions_that_no_source_answers(population, rate, error):
+    at = Address(Purpose.BATCH, 1, 1, 0)
+    for source in (KEY, Enumeration([]).source("key"), Recorded({at: ()})):
+        with pytest.raises(error):
+            source.independent(at, population, rate)
+
+
+def test_a_record_answers_with_any_number_of_members():
+    at = Address(Purpose.BATCH, 1, 1, 0)
+    assert Recorded({at: (2,)}).independent(at, (1, 2), HALF) == (2,)
+    assert Recorded({at: ()}).independent(at, (1, 2), HALF) == ()
+    for wrong in ((3,), (2, 2)):
+        with pytest.raises(EvidenceError):
+            Recorded({at: wrong}).independent(at, (1, 2), HALF)
+
+
+# plans in arrays, and what is recorded of them
+
+
+def plans_of(law, sizes=(6, 2, 0), count=12):
+    return [Plan.fresh(law, federation(sizes), Keyed(bytes([number]) * 32)) for number in range(count)]
+
+
+LAW = poisson(HALF, 2, rounds=4, steps=3, who=StaticProbability(HALF))
+
+
+def test_what_was_cut_stands_beside_the_batches():
+    plans = plans_of(LAW)
+    together, lazy = expand_many(plans), LazySchedule(plans)
+    assert together.batches.shape[-1] == 2
+    cuts = 0
+    for number in range(1, 5):
+        drawn = lazy.round(number)
+        for run, plan in enumerate(plans):
+            for place, (client, occurrence) in enumerate(occurrences(plan.cohort(number))):
+                for step in range(1, 4):
+                    rows = [drawn.batches[run, place, step - 1], drawn.cut[run, place, step - 1]]
+                    left, cut = ({*row.tolist()} - {NONE} for row in rows)
+                    assert tuple(sorted(left | cut)) == plan.included(number, step, client, occurrence)
+                    assert tuple(sorted(left)) == plan.batch(number, step, client, occurrence)
+                    cuts += bool(cut)
+        second = SelectedRuns(lazy, np.array([1]), 4).round(number)
+        assert np.array_equal(second.cut, drawn.cut[1:2])
+        assert np.array_equal(together.round(number).cut[:, : drawn.cut.shape[1]], drawn.cut)
+    assert cuts == 50
+
+
+def test_the_index_of_a_run_knows_what_was_cut():
+    """Equal to drawing, for every sample; for some of them what was left of batches says another position."""
+    otherwise = 0
+    for plan in plans_of(LAW):
+        index = Involvement.of(LazySchedule([plan]))
+        bare = Involvement.of(replace(expand(plan), cut=None))
+        for sample in plan.retained.owner:
+            request = Request.of(samples=[sample])
+            found = plan.first_involvement(request)
+            assert index.first(request) == found
+            otherwise += bare.first(request) != found
+    assert otherwise > 10
+
+
+def test_other_laws_cut_nothing():
+    plan = Plan.fresh(AvailabilityLaw(2, ALWAYS, FreshBatches(2, 1), False), federation((3, 1)), KEY)
+    assert expand(plan).cut is None
+    assert plan.included(1, 1, 0, 0) == plan.batch(1, 1, 0, 0)
+
+
+def test_position_by_position_is_one_after_another():
+    """After a prune the plan is followed by what was included, not by what was left."""
+    population, requests = federation((6, 3, 2)), (SAMPLE, Request.of([1]), Request.of(samples=[3, 4]))
+    for number in range(20):
+        sources = [Keyed(bytes([number, n]) * 16) for n in range(4)]
+        plan = Plan.fresh(LAW, population, sources[0])
+        for request, fresh in zip(requests, sources[1:], strict=True):
+            plan = FatsUnlearning().rewrite(plan, request, fresh, END)
+        assert resampled(LAW, population, sources, requests, [END] * 3) == plan
+
+
+def test_a_law_of_poisson_batches_keeps_the_contract_of_laws():
+    for law in (LAW, poisson(THIRD, 3, rounds=2, first_all=True)):
+        check_law(law)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rate": Fraction(0)}, {"rate": Fraction(5, 4)}, {"size": 0}, {"divisor": 0}, {"steps": 0}],
+    ids=str,
+)
+def test_options_out_of_range(options):
+    with pytest.raises(FuauditError):
+        PoissonBatches(**{"steps": 1, "rate": HALF, "size": 1, "divisor": 1} | options)
