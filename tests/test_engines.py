@@ -120,7 +120,7 @@ def test_batched_agrees_in_single_precision_over_a_short_horizon(model: str) -> 
     assert gap(Batched(1, stack_size=6), Reference(), make_task(model, torch.float32), make_batches(3)) <= 1e-5
 
 
-TERMS = ["proximal", "drift", "momentum", "carried momentum", "everything"]
+TERMS = ["proximal", "drift", "momentum", "carried momentum", "everything", "divisor", "all divided"]
 every_term = pytest.mark.parametrize("term", TERMS)
 
 
@@ -135,6 +135,8 @@ def make_steps(problem: ClientProblem, batches: Tensor, term: str) -> Steps:
         "momentum": Steps(0.2, momentum=0.9),
         "carried momentum": Steps(0.2, momentum=0.9, dampening=0.9, velocity=velocity),
         "everything": Steps(0.2, 0.7, drift, 0.9, 0.3, velocity),
+        "divisor": Steps(0.2, divisor=3),
+        "all divided": Steps(0.2, 0.7, drift, 0.9, 0.3, velocity, divisor=3),
     }[term]
 
 
@@ -146,10 +148,21 @@ def test_engines_agree_on_every_term_of_a_step(model: str, term: str) -> None:
     assert gap(Threads(2), Reference(), problem, batches, steps) == 0
     assert gap(Batched(1, stack_size=6), Reference(), problem, batches, steps) <= TOLERANCE
     assert gap(Batched(2, stack_size=7), Reference(), problem, batches, steps) <= TOLERANCE
-    alone = Steps(steps.size) if term != "everything" else replace(steps, drift=None)
+    alone = {"everything": replace(steps, drift=None), "all divided": replace(steps, divisor=0)}.get(term, Steps(0.2))
     assert gap(Batched(1, stack_size=6), Batched(1, stack_size=6), problem, batches, alone) == 0
     updates = [Reference().advance(problem, make_vectors(problem, 3), batches, s).updates for s in (steps, alone)]
     assert (updates[0] - updates[1]).abs().max() > 1e-3  # the term does something
+
+
+def test_a_divisor_takes_the_place_of_the_length_of_a_batch() -> None:
+    """A step on a ragged batch is that of the mean, times its length over the divisor; an empty one is none."""
+    problem, batches = make_task("mlp"), make_batches(1, places=4, steps=1)
+    lengths = (batches >= 0).sum(dim=-1).to(torch.float64)
+    assert len(lengths.unique()) > 1
+    vectors = make_vectors(problem, 1)
+    for engine_ in (Reference(), Threads(2), Batched(1, stack_size=6)):
+        mean, divided = (engine_.advance(problem, vectors, batches, Steps(0.2, divisor=d)).updates for d in (0, 5))
+        assert (divided - mean * lengths / 5).abs().max() <= TOLERANCE
 
 
 def test_momentum_is_that_of_torch() -> None:

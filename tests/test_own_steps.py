@@ -1,5 +1,7 @@
 """What rows do by themselves in a batch: at their weight, and with nobody else's steps answering for them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -23,6 +25,7 @@ SOLVERS = {
     "plain": Steps(0.1),
     "proximal, drift": Steps(0.1, proximal=0.5, drift=drawn(1, 2, DIMENSION)),
     "momentum": Steps(0.1, momentum=0.9, dampening=0.1, velocity=drawn(1, 2, DIMENSION)),
+    "a divisor": Steps(0.1, proximal=0.5, momentum=0.5, divisor=7),
 }
 
 
@@ -35,7 +38,7 @@ def advance(request):
     def work(steps, kept=None, parts=(), batches=BATCHES):
         own, runs = engine(request.param, 2), 1 + len(parts)
         drift, velocity = (None if t is None else t.repeat(runs, 1, 1) for t in (steps.drift, steps.velocity))
-        alike = Steps(steps.size, steps.proximal, drift, steps.momentum, steps.dampening, velocity)
+        alike = replace(steps, drift=drift, velocity=velocity)
         chosen = own if kept is None else OwnSteps(own, kept, parts)
         start = drawn(1, DIMENSION).repeat(runs, 1)
         return chosen.advance(problem, start, batches.repeat(runs, 1, 1, 1), alike)
@@ -81,6 +84,18 @@ def test_rows_count_as_in_their_batch(advance):
     assert torch.allclose(part - without, advance(SOLVERS["plain"], batches=alone).updates[0, 0] / 3, atol=1e-12)
 
 
+def test_rows_count_one_over_the_divisor_of_a_law(advance):
+    """Whatever the length of their batch is: in one of three, and in one by themselves."""
+    first = BATCHES.clone()
+    first[:, :, 1:] = NONE
+    divided = Steps(0.1, divisor=7)
+    without, part = advance(divided, kept={*range(ROWS)} - {1}, parts=[(1,)], batches=first).updates[:, 0]
+    alone = torch.full_like(first, NONE)
+    alone[0, 0, 0, 0] = 1
+    assert torch.allclose(part - without, advance(divided, batches=alone).updates[0, 0], atol=1e-12)
+    assert torch.allclose(part - without, advance(SOLVERS["plain"], batches=alone).updates[0, 0] / 7, atol=1e-12)
+
+
 def test_nobody_answers_for_a_part(advance):
     """What row 1 does in the first step changes the gradients of later ones; that is not its own."""
     left, kept = SOLVERS["plain"], {*range(ROWS)} - {1}
@@ -100,7 +115,7 @@ def test_runs_side_by_side_are_masked_each_by_itself(name, steps):
     counts, own = [range(ROWS), {*range(ROWS)} - {1, 5, 8}, {*range(6, ROWS)}, {1}], engine(name, 2)
     starts, runs = torch.stack([drawn(DIMENSION) * number for number in (1, 2, 3, 4)]), len(counts)
     drift, velocity = (None if t is None else t.repeat(runs, 1, 1) for t in (steps.drift, steps.velocity))
-    alike = Steps(steps.size, steps.proximal, drift, steps.momentum, steps.dampening, velocity)
+    alike = replace(steps, drift=drift, velocity=velocity)
     found = Masked(own, counts).advance(problem, starts, BATCHES.repeat(runs, 1, 1, 1), alike)
     for run, rows in enumerate(counts):
         expected = OwnSteps(own, rows).advance(problem, starts[run : run + 1], BATCHES, steps)

@@ -33,6 +33,7 @@ from fuaudit.plans.availability import (
     BoundedRoundRobin,
     FreshBatches,
     PermutedEpochs,
+    PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
 )
@@ -51,7 +52,8 @@ class Dropouts:
         scenario: who is available: "round-robin" (with ``tau_max`` and ``phase``), "static" (with ``probability``) or
             "time-varying" (with ``share``, or with ``active``).
         rounds: how many rounds are trained.
-        batch: the samples of a step; fewer where the client has fewer.
+        batch: the samples of a step; fewer where the client has fewer. With ``rate`` what the gradients of a batch are
+            divided by when they are added up, whatever its length is.
         step_size: the step size of clients in the first round.
         decay: what the step size is multiplied by from round to round, in (0, 1].
         steps: local work as so many batches, each drawn afresh; or give ``epochs``.
@@ -63,6 +65,9 @@ class Dropouts:
         share: the share of the clients that is available in a round; for "time-varying".
         active: how many clients are available in a round; for "time-varying".
         first_all: whether everybody takes part in the first round.
+        rate: with ``steps``: Poisson batches. Each sample of a client is in each of her batches by itself, with this
+            chance.
+        largest_batch: the most samples that a Poisson batch may hold; larger ones are cut. Needed with ``rate``.
     """
 
     scenario: Literal["round-robin", "static", "time-varying"]
@@ -79,6 +84,8 @@ class Dropouts:
     share: float | None = None
     active: int | None = None
     first_all: bool = True
+    rate: float | None = None
+    largest_batch: int | None = None
     cite: ClassVar[str] = PAPER
     guarantee: ClassVar[str] = "none: with dropouts, FedAvg need not approach a stationary point (section 4)"
     solver: ClassVar[dict[str, Any]] = PLAIN
@@ -112,10 +119,16 @@ class Dropouts:
     def _batches(self) -> Batches:
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("local work is given by steps or by epochs, one of them")
+        if (self.rate is None) != (self.largest_batch is None):
+            raise UsageError("Poisson batches need rate and largest_batch, both of them")
         if self.steps is not None:
             if self.largest_client is not None:
                 raise UsageError("largest_client belongs to epochs: with steps a client may have any number of samples")
-            return FreshBatches(self.steps, self.batch)
+            if self.rate is None or self.largest_batch is None:
+                return FreshBatches(self.steps, self.batch)
+            return PoissonBatches(self.steps, _fraction(self.rate), self.largest_batch, self.batch)
+        if self.rate is not None:
+            raise UsageError("Poisson batches are given by steps: an epoch has every sample once")
         if self.largest_client is None:
             raise UsageError("epochs need largest_client, the most samples that a client may have")
         assert self.epochs is not None

@@ -68,6 +68,7 @@ class Procedure:
         solver: how clients take them.
         scaling: see :data:`fuaudit.data.dataset.SCALINGS`.
         dtype: of models and inputs.
+        divisor: of the law: what the gradients of a batch are divided by; 0 for the number of its samples.
     """
 
     module: nn.Module
@@ -76,6 +77,7 @@ class Procedure:
     solver: Solver = field(default_factory=Sgd)
     scaling: str = "none"
     dtype: torch.dtype = torch.float32
+    divisor: int = 0
 
     @property
     def layout(self) -> Layout:
@@ -244,7 +246,7 @@ def _advanced(
     # and a solver draws and tells nothing: it cannot make the noise of a stage behind it, nor tell what that hides
     bare = context.bare().muted()
     steps = asked(procedure.solver, "before", a(Steps), bare, before)
-    outcome = engine.advance(problem, round_state.vectors, batches, steps)
+    outcome = engine.advance(problem, round_state.vectors, batches, replace(steps, divisor=procedure.divisor))
     uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, bare, before)
     require_form(procedure.solver, before, memory)
     clients, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)

@@ -174,7 +174,9 @@ def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 
     step_sizes = StepSizes(learner.step_size, learner.decay)
     dtype = getattr(torch, config.run.dtype)
     require_normal(step_sizes, learner.law.rounds, dtype)
-    procedure = Procedure(module, exchange_of(config), step_sizes, solver, config.scaling, dtype)
+    procedure = Procedure(
+        module, exchange_of(config), step_sizes, solver, config.scaling, dtype, says(learner.law, "divisor")
+    )
     name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
     return Setup(chosen, dataset, learner, procedure, engine(name), device)

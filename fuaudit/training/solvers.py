@@ -6,7 +6,7 @@ updates after it. Its memory, one for all clients or one row for each, is part o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from fuaudit.errors import UsageError
@@ -24,6 +24,9 @@ class Steps:
         velocity  = momentum * velocity + (1 - dampening) * direction
         w         = w - size * velocity
 
+    The gradient is that of the mean loss over the batch. With a ``divisor`` it is that of the sum over the batch,
+    divided by it, whatever the length of the batch is; a law says it for its batches, and no solver.
+
     Without momentum the direction is the velocity. ``drift`` and ``velocity`` (at the start of the round; zero
     when None) have a row for every participation, ``(*s, n, d)``.
     """
@@ -34,6 +37,7 @@ class Steps:
     momentum: float = 0.0
     dampening: float = 0.0
     velocity: Tensor | None = None
+    divisor: int = 0
 
     @property
     def plain(self) -> bool:
@@ -44,7 +48,7 @@ class Steps:
         """The steps of some runs, or of one participation (run, place)."""
         drift = None if self.drift is None else self.drift[at]
         velocity = None if self.velocity is None else self.velocity[at]
-        return Steps(self.size, self.proximal, drift, self.momentum, self.dampening, velocity)
+        return replace(self, drift=drift, velocity=velocity)
 
 
 @dataclass(frozen=True)

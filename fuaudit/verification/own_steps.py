@@ -1,7 +1,8 @@
 """What some rows of a batch do by themselves, at the weight that they have in it.
 
 Taking rows out of a batch changes the mean of the others, and asking them alone makes them as many times as loud as
-the batch was long. Here a row counts 1 / b, where b is the length of the batch as it was drawn, whoever else counts.
+the batch was long. Here a row counts 1 / b, where b is the length of the batch as it was drawn, or the divisor of its
+law, whoever else counts.
 """
 
 from __future__ import annotations
@@ -128,10 +129,12 @@ class OwnSteps:
             reads = (rows != NONE).any(dim=1).nonzero()[:, 0]
             if len(reads):
                 read, at = rows[reads], reads.to(sent.device)
-                share = (read != NONE).sum(dim=1) / lengths[place[reads], step]
                 starts = sent + _upon_the_kept(moved, on, places)[at]
-                pulls = self.engine.advance(problem, starts, read[:, None, None], Steps(steps.size)).updates[:, 0]
-                change[at] += share.to(pulls)[:, None] * pulls
+                plain = Steps(steps.size, divisor=steps.divisor)
+                pulls = self.engine.advance(problem, starts, read[:, None, None], plain).updates[:, 0]
+                if not steps.divisor:
+                    pulls = pulls * ((read != NONE).sum(dim=1) / lengths[place[reads], step]).to(pulls)[:, None]
+                change[at] += pulls
             if steps.momentum:
                 change = steps.momentum * speeds + (1 - steps.dampening) * change
             taken = (lengths[place, step] > 0).to(sent.device)[:, None]

@@ -48,8 +48,9 @@ READ_AT_ONCE = 2**25
 class Minibatches:
     """What c participations read in some steps: ``inputs (E, c, B, *shape)``, ``targets`` and ``rates (E, c, B)``.
 
-    The rate of a sample is the step size over the size of its batch, and 0 in unused slots: a step subtracts
-    gradients of losses times rates. ``active (E, c)`` is 0 where a batch is empty, and the step none.
+    The rate of a sample is the step size over the size of its batch, or over the divisor of the steps, and 0 in
+    unused slots: a step subtracts gradients of losses times rates. ``active (E, c)`` is 0 where a batch is empty, and
+    the step none.
     """
 
     inputs: Tensor
@@ -58,22 +59,20 @@ class Minibatches:
     active: Tensor
 
     @classmethod
-    def blocks(
-        cls, problem: ClientProblem, batches: Tensor, step_size: float, buffers: Buffers
-    ) -> Iterator[Minibatches]:
+    def blocks(cls, problem: ClientProblem, batches: Tensor, steps: Steps, buffers: Buffers) -> Iterator[Minibatches]:
         """What all steps read, in their order, about :data:`READ_AT_ONCE` bytes at once.
 
         ``batches (c, E, B)`` lie on the CPU, the results with the task's rows; the next takes the memory of the last.
         """
         a_step = prod(problem.inputs.shape[1:]) * problem.inputs.element_size() * batches[:, 0].numel()
         for rows in batches.transpose(0, 1).split(max(1, READ_AT_ONCE // max(1, a_step))):
-            yield cls._gather(problem, rows.contiguous(), step_size, buffers)
+            yield cls._gather(problem, rows.contiguous(), steps, buffers)
 
     @classmethod
-    def _gather(cls, problem: ClientProblem, rows: Tensor, step_size: float, buffers: Buffers) -> Minibatches:
+    def _gather(cls, problem: ClientProblem, rows: Tensor, steps: Steps, buffers: Buffers) -> Minibatches:
         used = rows >= 0
         rates = used.to(next(problem.module.parameters()).dtype)  # inputs may be integers
-        rates *= step_size / rates.sum(dim=2, keepdim=True).clamp_(min=1)
+        rates *= steps.size / (steps.divisor or rates.sum(dim=2, keepdim=True).clamp_(min=1))
         at = rows.clamp(min=0).flatten().to(problem.inputs.device)
         shape = problem.inputs.shape[1:]
         inputs = buffers.take("inputs", problem.inputs, (len(at), *shape))
@@ -313,7 +312,7 @@ def _advance(
         take_steps: LocalSteps = _linear_steps
     else:
         take_steps = _general_steps(problem, steps, gradients_of(problem.module))
-    for minibatches in Minibatches.blocks(problem, batches, steps.size, buffers):
+    for minibatches in Minibatches.blocks(problem, batches, steps, buffers):
         take_steps(parameters, minibatches, corrections, velocities, buffers)
     for start, end, update in zip(starts, parameters, split(into.updates), strict=True):
         torch.sub(start, end.unflatten(0, groups), out=update.unflatten(0, groups))

@@ -34,7 +34,8 @@ def local_steps(
         rows = batch[batch >= 0].to(problem.inputs.device)
         if not len(rows):
             continue
-        loss = cross_entropy(module(problem.inputs[rows]), problem.targets[rows])
+        read = module(problem.inputs[rows]), problem.targets[rows]
+        loss = cross_entropy(*read, reduction="sum") / steps.divisor if steps.divisor else cross_entropy(*read)
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             for at, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
