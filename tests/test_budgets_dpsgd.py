@@ -248,6 +248,31 @@ def test_noise_of_several_sizes_is_one_gaussian():
     assert found.total == pytest.approx(epsilon_of(math.sqrt(2), 1e-5), rel=1e-9)
 
 
+def test_batches_that_are_cut_join_delta():
+    """1 + e^epsilon times the chance of any cut, rounded up; epsilon stays."""
+    few = Steps(1.0, 0.01, 100)
+    plain, cut = account([few], 1e-6, POISSON), account([few], 1e-6, POISSON, cut=1e-8)
+    assert cut.total == plain.total
+    assert plain.delta_in_all == 1e-6
+    exact_sum = 1e-6 + (1 + math.exp(plain.total)) * 1e-8
+    assert exact_sum <= cut.delta_in_all <= exact_sum * (1 + 1e-9)
+    assert cut.as_json()["delta_in_all"] == cut.delta_in_all
+    assert "cut to fit" in cut.as_json()["statement"]["sampling assumption"]
+    assert "cut" not in cut.as_json()["statement"]["outside it"]
+    assert "cut to fit" in plain.as_json()["statement"]["outside it"]
+    assert account([few], 1e-6, POISSON, cut=1.0).delta_in_all == 1
+    for law, chance in ((FIXED, 0.1), (POISSON, 1.5), (POISSON, -0.1)):
+        with pytest.raises(UsageError):
+            account([few], 1e-6, law, cut=chance)
+
+
+def test_the_command_adds_cuts(said):
+    numbers = ("--noise", "1", "--rate", "0.01", "--steps", "100", "--delta", "1e-6", "--sampling", "poisson")
+    found = json.loads(said(*numbers, "--cut", "1e-7", "--json"))
+    assert found["delta_in_all"] > found["delta"] == 1e-6
+    assert "of which 1e-06 without cuts" in said(*numbers, "--cut", "1e-7")
+
+
 def test_no_guarantee_is_null_with_a_reason():
     for law in (POISSON, FIXED):
         for steps, delta, words in ((Steps(0.0, 0.1, 3), 1e-5, "no noise"), (Steps(1.0, 0.1, 3), 0.0, "no pure")):

@@ -199,7 +199,7 @@ def test_fats_is_exact_where_the_law_is_closed(who, what, asked, first_all):
     law = law_of(who, what, first_all=first_all)
     assert {(law.name, kind) for kind in KINDS} <= FatsUnlearning.exact_for
     sizes = (2, 1, 1) if who != "number" or asked in ("client", "both") else (2, 1)
-    assert exactness(FatsUnlearning(), law, federation(sizes), STREAMS[asked], leaves=20_000).exact
+    assert exactness(FatsUnlearning(), law, federation(sizes), STREAMS[asked], leaves=50_000).exact
 
 
 @pytest.mark.parametrize("moment", [Position(2, 0), Position(1, 2), Position(2, 1)])

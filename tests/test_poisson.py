@@ -1,8 +1,10 @@
 """Poisson batches: their law, what may be kept of batches that were cut, and what is recorded of them."""
 
+import sys
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from fuaudit.plans.availability import (
     PoissonBatches,
     StaticProbability,
     TimeVaryingWeights,
+    chance_of_cuts,
 )
 from fuaudit.plans.expanded import NONE, SelectedRuns, expand
 from fuaudit.plans.participation import Involvement
@@ -27,6 +30,9 @@ from fuaudit.proofs.exactness import exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.testing.laws import check_law
 from fuaudit.unlearning.baselines import Retrain
+
+sys.path.append(str(Path(__file__).parent / "mutants"))
+from fuaudit_mutants import ByWhatIsLeft
 
 KEY = Keyed(bytes(range(32)))
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -67,23 +73,27 @@ def test_every_sample_is_included_by_itself_and_a_cut_leaves_a_uniform_set(rate,
 def test_the_chance_of_a_cut_is_exact():
     assert PoissonBatches(1, HALF, 1, 1).chance_of_cut(3) == HALF
     assert PoissonBatches(1, HALF, 3, 1).chance_of_cut(3) == 0
-    assert 0 < PoissonBatches(1, Fraction(1, 100), 30, 1).chance_of_cut(1000) < Fraction(1, 10**7)
+    one = PoissonBatches(1, Fraction(1, 100), 30, 1).chance_of_cut(1000)
+    assert one == 1 - sum(comb(1000, k) * Fraction(1, 100) ** k * Fraction(99, 100) ** (1000 - k) for k in range(31))
+    assert 0 < one < Fraction(1, 10**7)
 
 
-@dataclass(frozen=True)
-class ByWhatIsLeft:
-    """A wrong method: it keeps a batch because what is left of it does not hold the sample."""
-
-    def rewrite(self, plan, request, fresh, not_before):
-        for number in range(1, plan.law.rounds + 1):
-            cohort = plan.cohort(number)
-            if set(request.clients).intersection(cohort):
-                return plan.erase(request, fresh, min(Position(number, 0), not_before))
-            for step in range(1, plan.law.steps + 1):
-                for client, occurrence in occurrences(cohort):
-                    if set(request.samples).intersection(plan.batch(number, step, client, occurrence)):
-                        return plan.erase(request, fresh, min(Position(number, step), not_before))
-        return plan.erase(request, fresh, not_before)
+def test_the_chance_of_any_cut_is_rounded_up():
+    """Two clients with three and five samples, one with none; two rounds of three steps."""
+    law = poisson(HALF, 2, rounds=2, steps=3)
+    one = {samples: law.batches.chance_of_cut(samples) for samples in (3, 5, 6)}
+    assert one[3] == Fraction(1, 8)
+    found = chance_of_cuts(law, federation((3, 5, 0)))
+    for told, exact in (
+        (found.any_batch, 1 - ((1 - one[3]) * (1 - one[5])) ** 6),
+        (found.any_of_one, 1 - (1 - one[6]) ** 6),
+    ):
+        assert exact <= Fraction(told) <= exact * Fraction(1000001, 1000000)
+    assert chance_of_cuts(law, federation((2, 1))).any_batch == 0
+    assert chance_of_cuts(poisson(Fraction(1), 1), federation((2, 1))).any_batch == 1
+    rare = chance_of_cuts(poisson(Fraction(1, 10**6), 40), federation((100,)))
+    assert 0 < rare.any_batch < 1e-150
+    assert chance_of_cuts(AvailabilityLaw(1, ALWAYS, FreshBatches(1, 1), False), federation((2,))) is None
 
 
 @pytest.mark.parametrize(

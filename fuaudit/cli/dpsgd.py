@@ -33,6 +33,7 @@ LARGEST = 2**24
 @click.option("--sampling", type=click.Choice([*LAWS]), help="How batches came about; a history does not tell.")
 @click.option("--times", type=click.IntRange(1), help="With --sampling multiset: how often a row counts in a step.")
 @click.option("--target", type=float, help="An epsilon: find --noise, --rate or --steps, the one left out.")
+@click.option("--cut", type=float, default=0.0, help="The chance that any Poisson batch with the row is cut to fit.")
 @output_options
 def dpsgd(
     noise: float | None,
@@ -43,6 +44,7 @@ def dpsgd(
     sampling: str | None,
     times: int | None,
     target: float | None,
+    cut: float,
     output: Output,
 ) -> None:
     """Account for DP-SGD, for one row: privacy loss distributions decide, and Opacus's figures stand beside them.
@@ -58,15 +60,17 @@ def dpsgd(
         raise UsageError("--times goes with --sampling multiset: how often a row can count in one step, at most")
     if source is not None and (noise, rate, count, target) != (None, None, None, None):
         raise UsageError("a history has noise, rates and steps: leave out --noise, --rate, --steps and --target")
+    if target is not None and cut:
+        raise UsageError("a target is met without cuts: leave out --cut, and ask again with what was found")
     law = LAWS[sampling]
     if source is not None:
         told = _history(source)
-        found = account(told.steps, delta, law, times or 1)
+        found = account(told.steps, delta, law, times or 1, cut=cut)
         output.emit(
             found.as_json() | {"history": {"mechanism": told.mechanism}}, [*_lines(found, told)], [_first(found)]
         )
     elif target is None:
-        found = account([_one(law, noise, rate, count)], delta, law, times or 1)
+        found = account([_one(law, noise, rate, count)], delta, law, times or 1, cut=cut)
         output.emit(found.as_json(), [*_lines(found)], [_first(found)])
     else:
         from fuaudit.budgets.dpsgd.targets import COARSE, Asked, answer
@@ -133,7 +137,7 @@ def _history(source: Path) -> History:
 def _first(found: DpSgdAccount) -> str:
     from fuaudit.budgets.statement import epsilon_at
 
-    total = epsilon_at(found.total, found.delta)
+    total = epsilon_at(found.total, found.delta_in_all)
     return f"{counted(found.count, 'step')} of DP-SGD, {found.law.name} batches: {total}"
 
 
@@ -156,7 +160,7 @@ def _lines(found: DpSgdAccount, told: History | None = None) -> Iterator[str]:
         yield f"the history was counted by Opacus's accountant {told.mechanism}; its word for an epsilon is not asked"
     if found.note:
         yield found.note
-    yield meaning(found.total, found.delta)
+    yield meaning(found.total, found.delta_in_all)
     yield ""
     yield "Statement:"
     for name, text in statement(found).as_json().items():

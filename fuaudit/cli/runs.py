@@ -479,6 +479,7 @@ def describe(
         "law": law.name,
         "beacon": run.beacon,
         "stability": _stability(run),
+        "cuts": _cuts(run),
         "participation": {name: value for name, value in run.participation.items() if name != SALT},
         "adversaries": in_words_of_adversaries(run.config.adversary),
         "exchange": _exchange(run),
@@ -518,7 +519,7 @@ def describe(
             *_anew(document["computed_anew"]),
             *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
-    lines += [f"  {text}" for text in document["stability"]]
+    lines += [f"  {text}" for text in (*document["stability"], *_of_cuts(document["cuts"]))]
     for number, share in constant:
         document["constant"] = {"class": number, "test_accuracy": share}
         if last["test_accuracy"] <= share:
@@ -647,6 +648,28 @@ def _traffic(told: dict[str, Any] | None) -> list[str]:
     printed = f" (FedREP's paper counts {told['printed_each']:,.0f} B)" if told["printed"] else ""
     up, down = (f"{told[name]:,.0f} B {name.partition('_')[0]}" for name in ("up_each", "down_each"))
     return [f"traffic       a client and round {up}, {down}{printed}"]
+
+
+def _cuts(run: Any) -> dict[str, float] | None:
+    """The chances that batches are cut, rounded up; None where none is."""
+    from dataclasses import asdict
+
+    from fuaudit.plans.availability import chance_of_cuts
+
+    found = chance_of_cuts(run.plan.law, run.plan.retained)
+    return found and asdict(found)
+
+
+def _of_cuts(cuts: dict[str, float] | None) -> list[str]:
+    """The same in words."""
+    if not cuts:
+        return []
+    from fuaudit.statistics.rounding import up
+
+    return [
+        f"cut batches   any in the run with chance {up(cuts['any_batch'])} at most, any of one client "
+        f"{up(cuts['any_of_one'])}: an account for Poisson batches adds 1 + e^epsilon times this to delta"
+    ]
 
 
 def _stability(run: Any) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import comb
+from math import expm1, inf, log1p, nextafter
 from typing import ClassVar, Protocol
 
 from fuaudit.declared import says
@@ -306,13 +306,23 @@ class PoissonBatches:
             return Fraction(0)
         yes, all_ = self.rate.as_integer_ratio()
         no = all_ - yes
-        uncut = sum(comb(samples, k) * yes**k * no ** (samples - k) for k in range(self.size + 1))
+        if not no:
+            return Fraction(1)
+        uncut = term = no**samples
+        for count in range(self.size):  # term: the ways in which so many are included
+            term = term * ((samples - count) * yes) // ((count + 1) * no)
+            uncut += term
         return 1 - Fraction(uncut, all_**samples)
 
     def smaller(self) -> Iterator[PoissonBatches]:
-        """See :class:`Batches`; the rate is a number and not a size."""
+        """See :class:`Batches`; with its own rate, and with rate 1.
+
+        Each sample doubles what can come out of a batch, so with its own rate few rounds and clients can be walked.
+        With rate 1 a batch is a uniform set that names everything, as soon as it is drawn.
+        """
         sizes = product(range(1, min(self.steps, 2) + 1), range(1, min(self.size, 3) + 1))
-        return (replace(self, steps=steps, size=size) for steps, size in sizes)
+        rates = dict.fromkeys((self.rate, Fraction(1)))
+        return (replace(self, steps=steps, size=size, rate=rate) for (steps, size), rate in product(sizes, rates))
 
 
 @dataclass(frozen=True)
@@ -495,6 +505,40 @@ def require_room(law: Law, population: Population) -> None:
             f"Set {'largest_batch' if says(law, 'divisor') else 'batch'} to at most the samples of a client: a larger "
             "batch is all of them in any case.",
         )
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How likely batches of a run are cut, at most: rounded up, as if everybody took part in all rounds.
+
+    Attributes:
+        any_batch: the chance that any batch is.
+        any_of_one: the same of the batches of one client, the one with most samples, and one sample more.
+    """
+
+    any_batch: float
+    any_of_one: float
+
+
+def chance_of_cuts(law: Law, population: Population) -> Cuts | None:
+    """The chance that batches of a run are cut; None under a law that cuts none, or whose chances are not known."""
+    if not (isinstance(law, AvailabilityLaw) and isinstance(law.batches, PoissonBatches)):
+        return None
+    batches, sizes = law.batches, [len(samples) for samples in population.samples.values()]
+    of_size = {size: _up(batches.chance_of_cut(size)) for size in {*sizes, max(sizes) + 1}}
+    drawn = law.rounds * law.steps
+    return Cuts(_any([of_size[size] for size in sizes], drawn), _any([of_size[max(sizes) + 1]], drawn))
+
+
+def _up(chance: Fraction) -> float:
+    return nextafter(float(chance), inf) if chance else 0.0
+
+
+def _any(chances: list[float], times: int) -> float:
+    """That any of some independent events comes about in so many trials of each, rounded up."""
+    if max(chances) >= 1:
+        return 1.0
+    return min(1.0, -expm1(times * sum(log1p(-chance) for chance in chances)) * (1 + 1e-12))
 
 
 INDEPENDENT = ("bounded round-robin", "static availability")

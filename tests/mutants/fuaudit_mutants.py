@@ -22,6 +22,25 @@ class Late(FatsUnlearning):
 
 
 @dataclass(frozen=True)
+class ByWhatIsLeft(FatsUnlearning):
+    """Keeps a batch that does not hold the sample, also where the sample was included and cut from it."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return plan.erase(request, fresh, min(self._first(plan, request) or END, not_before))
+
+    def _first(self, plan, request):
+        for number in range(1, plan.law.rounds + 1):
+            cohort = plan.cohort(number)
+            if set(request.clients).intersection(cohort):
+                return Position(number, 0)
+            for step in range(1, plan.law.steps + 1):
+                for client, occurrence in occurrences(cohort):
+                    if set(request.samples).intersection(plan.batch(number, step, client, occurrence)):
+                        return Position(number, step)
+        return None
+
+
+@dataclass(frozen=True)
 class TiltsThree(FatsUnlearning):
     """Draws all anew where three are drawn and the lowest retained client stands in round 1, which it would keep."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import hypot, inf, sqrt
+from math import exp, hypot, inf, sqrt
 from typing import Any
 
 from fuaudit.budgets.compose import UNIT, Bracket
 from fuaudit.budgets.dpsgd.beside import WHOLE, Figure, central_limit, random_variables, renyi
 from fuaudit.budgets.dpsgd.composed import CELLS, bracket
-from fuaudit.budgets.dpsgd.laws import MULTISET, BatchLaw
+from fuaudit.budgets.dpsgd.laws import MULTISET, POISSON, BatchLaw
 from fuaudit.budgets.dpsgd.steps import Steps, merged
 from fuaudit.budgets.gaussian.curve import epsilon_of
 from fuaudit.budgets.statement import Statement, delta_in_words, finite, version_of
@@ -35,6 +35,7 @@ class DpSgdAccount:
         exact: both sides of the exact epsilon with amplification; None where it is not counted, or not computed.
         whole: a bound by Renyi divergences of whole orders; None where there is none.
         beside: name -> what Opacus says.
+        cut: the chance that any batch is cut, at most: such a one is no Poisson batch.
     """
 
     steps: tuple[Steps, ...]
@@ -45,6 +46,18 @@ class DpSgdAccount:
     exact: Bracket | None
     whole: float | None
     beside: dict[str, Figure]
+    cut: float = 0.0
+
+    @property
+    def delta_in_all(self) -> float:
+        """The delta at which the total holds where batches can be cut; rounded up.
+
+        What is let out differs from Poisson batches with a chance of at most ``cut``, with a row and without it. So
+        (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) cut).
+        """
+        if not self.cut or self.total == inf:
+            return self.delta
+        return min(1.0, (self.delta + (1 + exp(min(self.total, 700))) * self.cut) * (1 + 1e-12))
 
     @property
     def total(self) -> float:
@@ -85,7 +98,8 @@ class DpSgdAccount:
                 {"noise": each.noise, "count": each.count} | ({"rate": each.rate} if self.law.amplified else {})
                 for each in self.steps
             ],
-            "delta": self.delta, "sampling": self.law.name, "times": self.times,
+            "delta": self.delta, "cut": self.cut, "delta_in_all": self.delta_in_all,
+            "sampling": self.law.name, "times": self.times,
             "epsilon_total": finite(self.total), "epsilon_total_at_least": self.at_least,
             "epsilon_without_amplification": finite(self.plain),
             **{f"epsilon_{name}": figure.epsilon for name, figure in self.beside.items()},
@@ -95,13 +109,20 @@ class DpSgdAccount:
         }  # fmt: skip
 
 
-def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1, cells: int = CELLS) -> DpSgdAccount:
+def account(
+    steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1, cells: int = CELLS, cut: float = 0.0
+) -> DpSgdAccount:
     """The account of so many steps; the exact loss is composed on so many ``cells``.
+
+    Args:
+        cut: the chance that any batch that may have the row is cut to fit, at most; of Poisson batches.
 
     Raises:
         UsageError: numbers out of range, or no library that composes.
     """
     require_delta(delta)
+    if not 0 <= cut <= 1 or (cut and law is not POISSON):
+        raise UsageError("the chance of a cut is from 0 to 1, and of Poisson batches alone")
     if times < 1 or (times > 1 and law is not MULTISET):
         raise UsageError(f"a row counts once in a step of {law.name} batches, not {times} times")
     # without amplification a rate says nothing: a row counts as if it were in every batch
@@ -112,10 +133,10 @@ def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1,
         return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent)
     if plain == inf and (delta == 0 or min(each.noise for each in kinds) == 0):
         silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NO_DELTA if delta == 0 else NO_NOISE))
-        return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent)
+        return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent, cut)
     return DpSgdAccount(
         kinds, delta, law, times, plain, bracket(kinds, delta, cells), by_whole_orders(kinds, delta),
-        {"rdp": renyi(kinds, delta), "prv": random_variables(kinds, delta), "gdp": central_limit(kinds, delta)},
+        {"rdp": renyi(kinds, delta), "prv": random_variables(kinds, delta), "gdp": central_limit(kinds, delta)}, cut,
     )  # fmt: skip
 
 
@@ -137,27 +158,47 @@ def _mu(steps: Sequence[Steps], times: int) -> float:
     return times * hypot(*(sqrt(each.count) / each.noise for each in steps)) * (1 + 64 * UNIT)
 
 
+OUTSIDE = (
+    "other runs on the same data, steps that a request executes again, tuning, audits; metrics and stored rows that were "
+    "computed from private rows; layers that mix rows; rounding of noise to floats"
+)
+
+
 def statement(found: DpSgdAccount) -> Statement:
     """What an epsilon is about."""
     law = found.law
     return Statement(
-        delta=delta_in_words(found.delta),
+        delta=_delta(found),
         unit="one row of the training data; its gradient is clipped to a norm by itself, before gradients are added up",
         adjacency=law.adjacency + (f"; in each step it counts at most {found.times} times" if found.times > 1 else ""),
         adversary=_adversary(law),
         trust_model="whoever trains is trusted: it sees rows and gradients, and adds the noise",
-        sampling_assumption=f"{law.name}: {law.words}. This is assumed; neither numbers nor a history show it",
+        sampling_assumption=f"{law.name}: {law.words}. This is assumed; neither numbers nor a history show it"
+        + _cut(found),
         accountant=_accountant(found),
         rounds_covered=_covered(found),
-        outside_it="other runs on the same data, steps that a request executes again, tuning, audits; metrics and "
-        "stored rows that were computed from private rows; batches that are cut to fit; layers that mix rows; rounding "
-        "of noise to floats",
+        outside_it=OUTSIDE if found.cut else f"{OUTSIDE}; batches that are cut to fit",
         remark=(
             "one row, and not one person",
             "whoever has n rows is protected less: by n times the epsilon, at a delta that is larger too. The "
             "figure is that of real numbers; floats are assumed to tell no more by their last bits",
         ),
     )
+
+
+def _delta(found: DpSgdAccount) -> str:
+    if not found.delta:
+        return "0: pure differential privacy"
+    # more than half a unit of the last digit that is printed: no figure is rounded down
+    above = found.delta_in_all * (1 + 1e-5)
+    return f"{above:.6g}, of which {found.delta:g} without cuts" if found.cut else delta_in_words(found.delta)
+
+
+def _cut(found: DpSgdAccount) -> str:
+    if not found.cut:
+        return ""
+    chance = found.cut * (1 + 1e-5)
+    return f". A batch is cut to fit with a chance of at most {chance:.6g}: 1 + e^epsilon times it is in delta"
 
 
 def _adversary(law: BatchLaw) -> str:

@@ -1,0 +1,148 @@
+"""Runs with Poisson batches: trained, unlearned, verified, pruned, on every engine; and a wrong method refuted."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests_support import AUDIT_KEY, config, drawn_client, lean, secret, with_options
+
+from fuaudit import train, unlearn, verify
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
+from fuaudit.plans.availability import chance_of_cuts
+from fuaudit.plans.expanded import expand
+from fuaudit.plans.participation import Involvement
+from fuaudit.runs.derived_files import INVOLVEMENT
+from fuaudit.training.setup import setup
+from fuaudit.verification.verify import default_spec
+from fuaudit.workflow.prune import prune
+
+LEARNER = {
+    "use": "dropouts", "scenario": "static", "probability": 0.3, "first_all": False,
+    "rounds": 8, "steps": 2, "rate": 0.02, "batch": 3, "largest_batch": 3, "step_size": 0.2,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _mutants(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(config(learner=LEARNER), tmp_path_factory.mktemp("poisson") / "run", secret=secret(4))
+
+
+@pytest.fixture(scope="module")
+def cut(run):
+    """A sample that was included in a batch of a kept round, and cut from it, before any batch held it.
+
+    Chosen by looking at the draws, so an adaptive request: it shows what a run records, and no law.
+    """
+    plan = run.plan
+    left = Involvement.of(replace(expand(plan), cut=None)).samples
+    included = Involvement.of(expand(plan)).samples
+    return next(s for s, at in sorted(included.items()) if at.round > 2 and left.get(s, at) > at)
+
+
+def enough(run):
+    """A lean spec with the leaves of the built-in one: batches have more outcomes than uniform sets."""
+    return with_options(lean(default_spec(run)), enumeration={"leaves": 50_000})
+
+
+def audits(run, **options):
+    """Verdicts by audit, without repeated sampling of models."""
+    result = verify(
+        run, options.pop("spec", None) or lean(default_spec(run)), budget=0, key=AUDIT_KEY, save=False, **options
+    )
+    return result, {finding.audit: finding for finding in result.findings}
+
+
+def verdicts(found):
+    return {name: (finding.verdict, finding.shows, finding.details) for name, finding in found.items()}
+
+
+def test_a_run_of_poisson_batches_cuts_some(run):
+    schedule = expand(run.plan)
+    assert schedule.batches.shape[-1] == 3
+    assert schedule.cut is not None
+    lengths = (schedule.batches >= 0).sum(axis=-1)
+    assert {0, 1, 2, 3} == {*lengths[schedule.cohorts >= 0].ravel().tolist()}
+
+
+def test_show_says_how_likely_a_cut_is(run, fuaudit):
+    found = chance_of_cuts(run.plan.law, run.plan.retained)
+    assert 0.5 < found.any_of_one < found.any_batch <= 1
+    assert "any of one client" in fuaudit("show", run.path)[1]
+    assert json.loads(fuaudit("show", run.path, "--json")[1])["cuts"] == {
+        "any_batch": found.any_batch,
+        "any_of_one": found.any_of_one,
+    }
+
+
+@pytest.mark.parametrize("what", ["cut sample", "client"])
+def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path):
+    request = Request.of(samples=[cut]) if what == "cut sample" else Request.of([drawn_client(run)])
+    child = unlearn(run, "fats", request, tmp_path / "fats")
+    assert not child.info["doubts"]
+    if what == "cut sample":
+        first = expand(run.plan)
+        assert child.info["first_change"] == list(run.plan.first_involvement(request))
+        assert Involvement.of(replace(first, cut=None)).first(request) != run.plan.first_involvement(request)
+    _, found = audits(child, parent=run.path, spec=enough(child))
+    assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(found, "PASS") | {
+        "model-law": "INCONCLUSIVE"
+    }, verdicts(found)
+    pruned = prune(child)
+    _, found = audits(pruned, spec=enough(pruned))
+    assert {f.verdict for name, f in found.items() if name != "model-law"} == {"PASS"}, verdicts(found)
+
+
+def test_keeping_by_what_is_left_is_refuted(run, cut, tmp_path):
+    child = unlearn(run, "mutant-by-what-is-left", Request.of(samples=[cut]), tmp_path / "left")
+    result, found = audits(child, parent=run.path)
+    assert result.verdict == "FAIL"
+    assert found["enumeration"].verdict == "FAIL", found["enumeration"].shows
+    assert found["replay"].verdict == "PASS"  # the model is made of retained rows
+
+
+def test_doing_nothing_is_refuted(run, tmp_path):
+    child = unlearn(run, "noop", Request.of([drawn_client(run)]), tmp_path / "noop", allow_inexact=True)
+    assert audits(child, parent=run.path)[0].verdict == "FAIL"
+
+
+def test_engines_make_one_model(run, tmp_path):
+    for name in ("threads", "batched"):
+        other = train(
+            config(learner=LEARNER, run={"checkpoint_every": 2, "engine": name}), tmp_path / name, secret=secret(4)
+        )
+        assert torch.allclose(other.model, run.model, rtol=0, atol=1e-5)
+        assert other.files[INVOLVEMENT] == run.files[INVOLVEMENT]
+
+
+def test_the_divisor_is_that_of_the_config(run, tmp_path):
+    """Half the divisor and half the step size are the same training, up to rounding."""
+    half = LEARNER | {"batch": 6, "step_size": 0.4}
+    other = train(config(learner=half), tmp_path / "half", secret=secret(4))
+    assert torch.allclose(other.model, run.model, rtol=0, atol=1e-5)
+    assert setup(run.config).procedure.divisor == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"largest_batch": None}, "rate and largest_batch"),
+        ({"rate": None}, "rate and largest_batch"),
+        ({"steps": None, "epochs": 2}, "by steps"),
+        ({"rate": 0.0}, "rate must be above 0"),
+        ({"largest_batch": 2000}, "Set largest_batch"),
+    ],
+    ids=["no width", "no rate", "epochs", "never", "too wide"],
+)
+def test_configs_that_fit_nothing(changes, words, tmp_path):
+    table = {name: value for name, value in (LEARNER | changes).items() if value is not None}
+    with pytest.raises(UsageError) as error:
+        train(config(learner=table), tmp_path / "run", secret=secret(4))
+    assert words in f"{error.value} {error.value.hint}"
