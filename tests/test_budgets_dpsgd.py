@@ -258,7 +258,7 @@ def test_batches_that_are_cut_join_delta():
     assert exact_sum <= cut.delta_in_all <= exact_sum * (1 + 1e-9)
     assert cut.as_json()["delta_in_all"] == cut.delta_in_all
     assert "cut to fit" in cut.as_json()["statement"]["sampling assumption"]
-    assert "cut" not in cut.as_json()["statement"]["outside it"]
+    assert "cut to fit" not in cut.as_json()["statement"]["outside it"]
     assert "cut to fit" in plain.as_json()["statement"]["outside it"]
     assert account([few], 1e-6, POISSON, cut=1.0).delta_in_all == 1
     for law, chance in ((FIXED, 0.1), (POISSON, 1.5), (POISSON, -0.1)):

@@ -1,6 +1,7 @@
 """Runs with Poisson batches: trained, unlearned, verified, pruned, on every engine; and a wrong method refuted."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 import torch
 from tests_support import AUDIT_KEY, config, drawn_client, lean, secret, with_options
 
-from fuaudit import train, unlearn, verify
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.draws import END
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.availability import chance_of_cuts
@@ -44,7 +46,7 @@ def cut(run):
     plan = run.plan
     left = Involvement.of(replace(expand(plan), cut=None)).samples
     included = Involvement.of(expand(plan)).samples
-    return next(s for s, at in sorted(included.items()) if at.round > 2 and left.get(s, at) > at)
+    return next(s for s, at in sorted(included.items()) if at.round > 2 and left.get(s, END) > at)
 
 
 def enough(run):
@@ -85,17 +87,18 @@ def test_show_says_how_likely_a_cut_is(run, fuaudit):
 @pytest.mark.parametrize("what", ["cut sample", "client"])
 def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path):
     request = Request.of(samples=[cut]) if what == "cut sample" else Request.of([drawn_client(run)])
-    child = unlearn(run, "fats", request, tmp_path / "fats")
+    parent = load_run(shutil.copytree(run.path, tmp_path / "run"))
+    child = unlearn(parent, "fats", request, tmp_path / "fats")
     assert not child.info["doubts"]
     if what == "cut sample":
         first = expand(run.plan)
         assert child.info["first_change"] == list(run.plan.first_involvement(request))
         assert Involvement.of(replace(first, cut=None)).first(request) != run.plan.first_involvement(request)
-    _, found = audits(child, parent=run.path, spec=enough(child))
+    _, found = audits(child, spec=enough(child))
     assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(found, "PASS") | {
         "model-law": "INCONCLUSIVE"
     }, verdicts(found)
-    pruned = prune(child)
+    pruned, _ = prune(child)
     _, found = audits(pruned, spec=enough(pruned))
     assert {f.verdict for name, f in found.items() if name != "model-law"} == {"PASS"}, verdicts(found)
 

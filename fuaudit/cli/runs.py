@@ -657,7 +657,7 @@ def _cuts(run: Any) -> dict[str, float] | None:
     from fuaudit.plans.availability import chance_of_cuts
 
     found = chance_of_cuts(run.plan.law, run.plan.retained)
-    return found and asdict(found)
+    return None if found is None else asdict(found)
 
 
 def _of_cuts(cuts: dict[str, float] | None) -> list[str]:

@@ -159,8 +159,8 @@ def _mu(steps: Sequence[Steps], times: int) -> float:
 
 
 OUTSIDE = (
-    "other runs on the same data, steps that a request executes again, tuning, audits; metrics and stored rows that were "
-    "computed from private rows; layers that mix rows; rounding of noise to floats"
+    "other runs on the same data, steps that a request executes again, tuning, audits; metrics and stored rows that "
+    "were computed from private rows; layers that mix rows; rounding of noise to floats"
 )
 
 
