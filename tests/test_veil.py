@@ -72,7 +72,7 @@ def test_sources_look_the_same_in_proof_and_in_use():
         found = []
         through(looks(found), plan, fresh)
         seen.append(found)
-    assert seen[0][1] == ["many_subsets", "permutation", "sequence", "subset", "uniform", "weighted"]
+    assert seen[0][1] == ["independent", "many_subsets", "permutation", "sequence", "subset", "uniform", "weighted"]
     assert seen == seen[:1] * 4
 
 
@@ -379,6 +379,12 @@ ODD = {
     "a weight that is a truth": lambda draws: draws.weighted(AT, (0, 1), (True, 1), 1),
     "fewer weights": lambda draws: draws.weighted(AT, (0, 1), (1,), 1),
     "weights of one named twice": lambda draws: draws.weighted(AT, (0, 0, 1), (1, 2, 3), 1),
+    "a chance that is no fraction": lambda draws: draws.independent(AT, (0, 1), 0.5),
+    "a chance above one": lambda draws: draws.independent(AT, (0, 1), Fraction(3, 2)),
+    "a chance below zero": lambda draws: draws.independent(AT, (0, 1), Fraction(-1, 2)),
+    "a chance of a type of its own": lambda draws: draws.independent(AT, (0, 1), type("Half", (Fraction,), {})(1, 2)),
+    "too fine a chance": lambda draws: draws.independent(AT, (0, 1), Fraction(1, 2**64 + 1)),
+    "each of one named twice": lambda draws: draws.independent(AT, (0, 0, 1), Fraction(1, 2)),
     "many of two purposes": lambda draws: draws.many_subsets([AT, Address(Purpose.COHORT, 1)], [(0, 1)] * 2, [1, 1]),
     "many with too few counts": lambda draws: draws.many_subsets([AT, AT], [(0, 1)] * 2, [1]),
     "many, one too many": lambda draws: draws.many_subsets([AT], [(0, 1)], [3]),
@@ -412,6 +418,7 @@ def test_all_kinds_of_draws_refuse_the_same_in_the_same_words(name):
         lambda draws: draws.permutation(AT, range(40)),
         lambda draws: draws.subset(AT, range(60), 30),
         lambda draws: draws.weighted(AT, range(40), (1,) * 40, 20),
+        lambda draws: draws.independent(AT, range(60), Fraction(1, 2)),
     ],
 )
 def test_one_draw_of_too_many_outcomes_is_told_whoever_catches_it(draw):
