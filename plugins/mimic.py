@@ -228,6 +228,9 @@ class Mimic(Dropouts):
         if not _is_of_the_theorem(solver, exchange):
             why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
             return {"conditions": None, "no_conditions": why}
+        if self.rate is not None:
+            why = "Theorem 2 is about means over batches, and gradients of Poisson batches are divided by one number"
+            return {"conditions": None, "no_conditions": why}
         taken = {count for steps in seen.steps for count in steps} or {self.law.steps}
         if len(taken) > 1 or 0 in taken:
             why = f"Theorem 2 has one number of steps for all participants; here they took {min(taken)} to {max(taken)}"

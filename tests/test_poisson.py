@@ -26,6 +26,7 @@ from fuaudit.plans.participation import Involvement
 from fuaudit.plans.plan import occurrences
 from fuaudit.plans.reference import Reference, is_closed, resampled
 from fuaudit.plans.stacked import LazySchedule, expand_many
+from fuaudit.plans.tried_laws import require_law
 from fuaudit.proofs.exactness import exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.testing.laws import check_law
@@ -316,3 +317,79 @@ def test_a_law_of_poisson_batches_keeps_the_contract_of_laws():
 def test_options_out_of_range(options):
     with pytest.raises(FuauditError):
         PoissonBatches(**{"steps": 1, "rate": HALF, "size": 1, "divisor": 1} | options)
+
+
+# laws of strangers that cut
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Everybody in each round; half of the samples, of which one is left."""
+
+    rounds: int = 1
+    steps: int = 1
+    slots: int = 1
+    name = "halves"
+    cuts = True
+
+    def places(self, population):
+        return len(population.clients)
+
+    def smaller(self):
+        return iter((self,))
+
+    def cohort(self, draws, round_number):
+        return draws.population(Address(Purpose.COHORT, round_number)).clients
+
+    def included(self, draws, round_number, step, client, occurrence):
+        at = Address(Purpose.BATCH, round_number, step, client, occurrence)
+        return draws.independent(at, draws.population(at).samples[client], HALF)
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        found = self.included(draws, round_number, step, client, occurrence)
+        cut = Address(Purpose.CUT, round_number, step, client, occurrence)
+        return draws.subset(cut, found, 1) if len(found) > 1 else found
+
+    def drawn_at(self, step):
+        return step
+
+
+class Silent(Halves):
+    """It does not say that it cuts."""
+
+    cuts = False
+
+
+class Others(Halves):
+    """What it says was included lacks what is left."""
+
+    def included(self, draws, round_number, step, client, occurrence):
+        return ()
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        return Halves().batch(draws, round_number, step, client, occurrence)
+
+
+class Elsewhere(Halves):
+    """It draws what is included where nobody looks for it."""
+
+    def included(self, draws, round_number, step, client, occurrence):
+        return super().included(draws, round_number, step + 1, client, occurrence)
+
+
+def test_a_law_of_a_stranger_may_cut():
+    check_law(Halves())
+    keeps = replace(plans_of(poisson(), sizes=(3,), count=1)[0], law=Halves())
+    assert keeps.included(1, 1, 0, 0) == Plan.fresh(poisson(), federation((3,)), keeps.sources[0]).included(1, 1, 0, 0)
+    assert exactness(FatsUnlearning(), Halves(), federation((3,)), (SAMPLE,)).exact
+    assert exactness(ByWhatIsLeft(), Halves(), federation((3,)), (SAMPLE,)).total_variation == Fraction(5, 96)
+
+
+@pytest.mark.parametrize(
+    ("law", "words"),
+    [(Silent(), "cuts = True"), (Others(), "holds not all of it"), (Elsewhere(), "that is not round 1, step 1")],
+    ids=["silent", "others", "elsewhere"],
+)
+def test_what_a_stranger_says_was_included_is_looked_at(law, words):
+    with pytest.raises(PluginError, match=words):
+        require_law(law, federation((8, 8)))

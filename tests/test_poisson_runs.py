@@ -149,3 +149,9 @@ def test_configs_that_fit_nothing(changes, words, tmp_path):
     with pytest.raises(UsageError) as error:
         train(config(learner=table), tmp_path / "run", secret=secret(4))
     assert words in f"{error.value} {error.value.hint}"
+
+
+def test_the_theorem_of_mimic_is_about_means(tmp_path):
+    found = train(config(learner=LEARNER | {"use": "mimic", "first_all": True}), tmp_path / "run", secret=secret(4))
+    assert found.participation["conditions"] is None
+    assert "Poisson" in found.participation["no_conditions"]
