@@ -30,7 +30,9 @@ from fuaudit.plans.tried_laws import require_law
 from fuaudit.proofs.exactness import exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.testing.laws import check_law
+from fuaudit.testing.unlearners import check_unlearner
 from fuaudit.unlearning.baselines import Retrain
+from fuaudit.unlearning.protocol import exact_under
 
 sys.path.append(str(Path(__file__).parent / "mutants"))
 from fuaudit_mutants import ByWhatIsLeft
@@ -393,3 +395,10 @@ def test_a_law_of_a_stranger_may_cut():
 def test_what_a_stranger_says_was_included_is_looked_at(law, words):
     with pytest.raises(PluginError, match=words):
         require_law(law, federation((8, 8)))
+
+
+def test_the_contract_of_unlearners_refutes_keeping_by_what_is_left():
+    claim = exact_under("static availability, Poisson batches", kinds=("sample",))
+    claiming = dataclass(frozen=True)(type("Claiming", (ByWhatIsLeft,), {"exact_for": claim}))
+    with pytest.raises(AssertionError, match="it is not exact for 'static availability, Poisson batches'"):
+        check_unlearner(claiming())

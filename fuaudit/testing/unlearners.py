@@ -96,8 +96,15 @@ _LAWS: dict[str, Callable[[int, int, int, int], Law]] = {
 }
 
 
-def _of_availability(who: Callable[[int], Availability], what: Callable[[int, int], Batches]) -> Callable[..., Law]:
-    return lambda r, k, e, b: AvailabilityLaw(r, who(k), what(e, b), first_all=False)
+def _of_availability(
+    who: Callable[[int], Availability], what: Callable[[int, int, int], Batches]
+) -> Callable[..., Law]:
+    return lambda r, k, e, b: AvailabilityLaw(r, who(k), what(r, e, b), first_all=False)
+
+
+def _poisson(rounds: int, steps: int, batch: int) -> Batches:
+    """With rate 1/2 where there is one batch; of several there are too many outcomes, so they have rate 1."""
+    return PoissonBatches(steps, Fraction(1, 2 if rounds * steps * batch == 1 else 1), batch, divisor=batch)
 
 
 _WHO: tuple[Callable[[int], Availability], ...] = (
@@ -106,12 +113,12 @@ _WHO: tuple[Callable[[int], Availability], ...] = (
     lambda k: TimeVaryingWeights(number=k, largest=2),
     lambda k: TimeVaryingWeights(share=Fraction(2, 3), largest=k),
 )
-_WHAT: tuple[Callable[[int, int], Batches], ...] = (
-    FreshBatches,
-    lambda e, b: PermutedEpochs(e, b, largest=4),
-    lambda e, b: PoissonBatches(e, Fraction(1, 2), b, divisor=b),
+_WHAT: tuple[Callable[[int, int, int], Batches], ...] = (
+    lambda r, e, b: FreshBatches(e, b),
+    lambda r, e, b: PermutedEpochs(e, b, largest=4),
+    _poisson,
 )
-_LAWS |= {f"{who(1).name}, {what(1, 1).name}": _of_availability(who, what) for who, what in product(_WHO, _WHAT)}
+_LAWS |= {f"{who(1).name}, {what(1, 1, 1).name}": _of_availability(who, what) for who, what in product(_WHO, _WHAT)}
 
 
 def _check_form(unlearner: object, problems: Problems) -> None:
