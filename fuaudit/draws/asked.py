@@ -110,7 +110,8 @@ def for_independent(population: Sequence[int], probability: Fraction) -> tuple[S
     """
     among = members(population)
     _require_enough(among, len(among))
-    if type(probability) is not Fraction or {*map(type, (probability.numerator, probability.denominator))} != {int}:
+    plain = type(probability) is Fraction and type(probability.numerator) is type(probability.denominator) is int
+    if not plain:
         raise PluginError(f"a draw with the probability {probability!r} was asked for", "A probability is a Fraction.")
     if not 0 <= probability <= 1:
         raise PluginError(f"a draw with the probability {probability} was asked for", "It is from 0 to 1.")
