@@ -47,7 +47,7 @@ class Attendance(Stack):
         law = plans[0].law
         if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs, PoissonBatches):
             return False
-        if is_just(law.batches, PoissonBatches) and law.batches.rate.denominator >= LARGEST:
+        if isinstance(law.batches, PoissonBatches) and law.batches.rate.denominator >= LARGEST:
             return False
         who, clients = law.availability, len(plans[0].populations[0].clients)
         small = (
