@@ -1,6 +1,7 @@
 """Poisson batches: their law, what may be kept of batches that were cut, and what is recorded of them."""
 
 import sys
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
-from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, Recorded, enumerate_law
+from fuaudit.audits.plan_law.comparison import differences, first_difference
+from fuaudit.draws import END, START, Address, Enumeration, Keyed, Position, Purpose, Recorded, enumerate_law
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.plans import AvailabilityLaw, Plan, Request
 from fuaudit.plans.availability import (
@@ -27,15 +29,15 @@ from fuaudit.plans.plan import occurrences
 from fuaudit.plans.reference import Reference, is_closed, resampled
 from fuaudit.plans.stacked import LazySchedule, expand_many
 from fuaudit.plans.tried_laws import require_law
-from fuaudit.proofs.exactness import exactness
+from fuaudit.proofs.exactness import compare, exactness, retraining, unlearning
 from fuaudit.proofs.toys import federation
 from fuaudit.testing.laws import check_law
 from fuaudit.testing.unlearners import check_unlearner
 from fuaudit.unlearning.baselines import Retrain
-from fuaudit.unlearning.protocol import exact_under
+from fuaudit.unlearning.protocol import EVERY_LAW, exact_under
 
 sys.path.append(str(Path(__file__).parent / "mutants"))
-from fuaudit_mutants import ByWhatIsLeft
+from fuaudit_mutants import ByWhatIsLeft, ForgedInclusion
 
 KEY = Keyed(bytes(range(32)))
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -99,10 +101,24 @@ def test_the_chance_of_any_cut_is_rounded_up():
     assert chance_of_cuts(AvailabilityLaw(1, ALWAYS, FreshBatches(1, 1), False), federation((2,))) is None
 
 
+def of_batches(method, law):
+    """The total variation between what is left of batches after unlearning one sample of three, and in retraining."""
+    laws = []
+    for procedure in (
+        unlearning(method, law, federation((3,)), (SAMPLE,)),
+        retraining(law, federation((3,)), (SAMPLE,)),
+    ):
+        left = defaultdict(Fraction)
+        for (initial, history), weight in enumerate_law(procedure).items():
+            left[initial, tuple(round_[:2] for round_ in history)] += weight
+        laws.append(left)
+    return compare(*laws).total_variation
+
+
 @pytest.mark.parametrize(
     ("method", "distance"),
     [
-        (ByWhatIsLeft(), Fraction(5, 96)),
+        (ByWhatIsLeft(), Fraction(5, 24)),
         (FatsUnlearning(), 0),
         (Reference(), 0),
         (Retrain(), 0),
@@ -110,9 +126,10 @@ def test_the_chance_of_any_cut_is_rounded_up():
     ids=["by what is left", "fats", "reference", "retrain"],
 )
 def test_keeping_by_what_is_left_of_a_cut_batch_is_not_exact(method, distance):
-    """Three samples, rate 1/2, one place."""
+    """Three samples, rate 1/2, one place; with what was included, and in what is left, which makes the model."""
     found = exactness(method, poisson(), federation((3,)), (SAMPLE,))
     assert found.total_variation == distance
+    assert of_batches(method, poisson()) == distance / 4
 
 
 def test_without_a_cut_both_are_exact():
@@ -384,7 +401,8 @@ def test_a_law_of_a_stranger_may_cut():
     keeps = replace(plans_of(poisson(), sizes=(3,), count=1)[0], law=Halves())
     assert keeps.included(1, 1, 0, 0) == Plan.fresh(poisson(), federation((3,)), keeps.sources[0]).included(1, 1, 0, 0)
     assert exactness(FatsUnlearning(), Halves(), federation((3,)), (SAMPLE,)).exact
-    assert exactness(ByWhatIsLeft(), Halves(), federation((3,)), (SAMPLE,)).total_variation == Fraction(5, 96)
+    assert exactness(ByWhatIsLeft(), Halves(), federation((3,)), (SAMPLE,)).total_variation == Fraction(5, 24)
+    assert of_batches(ByWhatIsLeft(), Halves()) == Fraction(5, 96)
 
 
 @pytest.mark.parametrize(
@@ -395,6 +413,133 @@ def test_a_law_of_a_stranger_may_cut():
 def test_what_a_stranger_says_was_included_is_looked_at(law, words):
     with pytest.raises(PluginError, match=words):
         require_law(law, federation((8, 8)))
+
+
+# what was included is compared, and written down
+
+
+def forged(plan):
+    """The same batches, with what is left of each written down as all that was included."""
+    places = [
+        (number, step, client, occurrence)
+        for number in range(1, plan.law.rounds + 1)
+        for step in range(1, plan.law.steps + 1)
+        for client, occurrence in occurrences(plan.cohort(number))
+    ]
+    answers = {Address(Purpose.BATCH, *place): plan.batch(*place) for place in places}
+    return replace(plan, sources=(*plan.sources[:-1], Recorded(answers)))
+
+
+def test_whoever_writes_down_what_is_left_for_what_was_included_is_refuted():
+    """By one request: the batches that it leaves have the right law, and a second request would keep what it must not.
+
+    Three samples, of which one is erased, rate 1/2, one place: the method draws anew, and both are included, with 3/8.
+    """
+    alone = exactness(ForgedInclusion(), poisson(), federation((3,)), (SAMPLE,))
+    assert alone.total_variation > 0
+    assert "cut from them" in str(alone.witness)
+    assert exactness(FatsUnlearning(), poisson(), federation((3,)), (SAMPLE,)).exact
+
+
+def test_plans_that_differ_in_what_was_cut_alone_differ():
+    law = poisson(HALF, 1, rounds=2, steps=2)
+    plan = Plan.fresh(law, federation((5, 1)), KEY).erase(SAMPLE, Keyed(bytes(32)), START)
+    other = forged(plan)
+    assert np.array_equal(expand(plan).batches, expand(other).batches)
+    assert plan.history() != other.history()
+    found = first_difference(other, plan)
+    assert "cut from a batch with [] besides" in str(found), found
+    assert [*differences([other, plan], [plan, plan])] == [found, None]
+    assert first_difference(plan, other) is not None
+
+
+def test_rounds_that_differ_in_what_was_cut_alone_are_not_the_same():
+    plan = Plan.fresh(poisson(HALF, 1, rounds=3, steps=2), federation((4, 1)), KEY)
+    one, again, other = (LazySchedule([which]) for which in (plan, plan, forged(plan)))
+    assert all(one.round(number).same(again.round(number)) for number in (1, 2, 3))
+    assert not all(one.round(number).same(other.round(number)) for number in (1, 2, 3))
+
+
+@dataclass(frozen=True)
+class Recording(FatsUnlearning):
+    """An honest author, who writes down what fats draws."""
+
+    exact_for = exact_under(EVERY_LAW)
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return super().rewrite(plan, request, fresh, not_before).recorded({})
+
+
+def test_what_is_written_down_has_all_that_was_included():
+    """Three samples, rate 1/2, one place; with what is left alone the second request would be 5/192 away."""
+    population, requests = federation((3, 1)), (SAMPLE, Request.of(samples=[1]))
+    for law in (poisson(), Halves()):
+        for number in range(20):
+            plan = Plan.fresh(law, population, Keyed(bytes([number]) * 32))
+            written = plan.recorded({})
+            assert written.history() == plan.history()
+            for sample in (0, 1, 2, 3):
+                request = Request.of(samples=[sample])
+                assert written.first_involvement(request) == plan.first_involvement(request)
+        assert exactness(Recording(), law, population, requests).exact
+
+
+@dataclass(frozen=True)
+class CutElsewhere(Halves):
+    """What is left of a batch is drawn where the batch of another participation would be."""
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        found = self.included(draws, round_number, step, client, occurrence)
+        at = Address(Purpose.CUT, round_number, step, client, occurrence + 1)
+        return draws.subset(at, found, 1) if len(found) > 1 else found
+
+
+def test_what_a_law_would_not_find_is_refused():
+    plan = Plan.fresh(CutElsewhere(rounds=3), federation((4, 4)), KEY)
+    with pytest.raises(UsageError, match="does not read what is written down"):
+        plan.recorded({})
+
+
+@dataclass(frozen=True)
+class Fewer(Halves):
+    """Of more than two samples one is left."""
+
+    rounds: int = 3
+    slots: int = 2
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        found = self.included(draws, round_number, step, client, occurrence)
+        cut = Address(Purpose.CUT, round_number, step, client, occurrence)
+        return draws.subset(cut, found, 1) if len(found) > 2 else found
+
+
+def test_the_index_knows_what_was_cut_where_a_law_leaves_fewer_than_there_is_room_for():
+    check_law(Fewer())
+    cut = 0
+    for plan in plans_of(Fewer()):
+        index = Involvement.of(LazySchedule([plan]))
+        cut += expand(plan).cut is not None
+        for sample in plan.retained.owner:
+            request = Request.of(samples=[sample])
+            assert index.first(request) == plan.first_involvement(request)
+    assert cut == 11
+
+
+class Later(Halves):
+    """From round 3 on it says that nothing was included."""
+
+    def included(self, draws, round_number, step, client, occurrence):
+        return () if round_number > 2 else super().included(draws, round_number, step, client, occurrence)
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        return Halves().batch(draws, round_number, step, client, occurrence)
+
+
+def test_a_batch_that_was_not_included_is_refused_wherever_it_is():
+    plan = Plan.fresh(Later(rounds=4), federation((8, 8)), KEY)
+    require_law(plan.law, plan.retained)
+    with pytest.raises(PluginError, match=r"round 3, step 1.* holds not all of it"):
+        expand(plan)
 
 
 def test_the_contract_of_unlearners_refutes_keeping_by_what_is_left():

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.declared import says
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan, occurrences
 from fuaudit.plans.population import Population
+from fuaudit.plans.strange_laws import SEE
 
 Ids = NDArray[np.int64]
 NONE = -1
@@ -32,6 +33,11 @@ class Round:
     cohorts: Ids
     batches: Ids
     cut: Ids | None = None
+
+    def same(self, other: Round) -> bool:
+        """Whether both have the same cohorts, batches and samples that were cut, as they were read together."""
+        pairs = (self.cohorts, other.cohorts), (self.batches, other.batches), (self.cut, other.cut)
+        return all((a is None) == (b is None) and (a is None or np.array_equal(a, b)) for a, b in pairs)
 
 
 class Rounds(Protocol):
@@ -142,8 +148,12 @@ def expand(plan: Plan, rounds: range | None = None) -> Schedule:
         for k, (steps, place) in enumerate(zip(participations, occurrences(cohort), strict=True)):
             for e, batch in enumerate(steps):
                 batches[0, r, k, e, : len(batch)] = batch
-                if len(batch) == plan.law.slots and says(plan.law, "cuts"):
-                    left = {*plan.included(chosen[r], e + 1, *place)}.difference(batch)
+                # fuaudit's own law fills a batch that it cuts; one of a stranger may leave fewer
+                if says(plan.law, "cuts") and (len(batch) == plan.law.slots or plan.by_strangers):
+                    included = plan.included(chosen[r], e + 1, *place)
+                    if not {*batch} <= {*included}:
+                        raise _not_included(plan.law, (chosen[r], e + 1, place[0]), batch, included)
+                    left = {*included}.difference(batch)
                     cuts |= {(r, k, e): sorted(left)} if left else {}
     if not cuts:
         return Schedule(cohorts, batches)
@@ -151,6 +161,12 @@ def expand(plan: Plan, rounds: range | None = None) -> Schedule:
     for (r, k, e), left_out in cuts.items():
         cut[0, r, k, e, : len(left_out)] = left_out
     return Schedule(cohorts, batches, cut)
+
+
+def _not_included(law: Law, at: tuple[int, int, int], batch: tuple[int, ...], included: tuple[int, ...]) -> PluginError:
+    """The error where a law draws a batch of samples that it says were not included."""
+    where = f"the law {type(law).__name__}, round {at[0]}, step {at[1]}, client {at[2]}"
+    return PluginError(f"{where}, drew the batch {batch}, cut from {included}, which holds not all of it", SEE)
 
 
 def occurrence_numbers(cohorts: Ids) -> Ids:

@@ -224,8 +224,9 @@ class Plan:
         """The plan with what its last source draws written down, and other cohorts in some rounds (by number).
 
         For rewriters whose plans segments cannot express, and laws that draw a cohort, and a batch, at once. Batches of
-        given cohorts come from the last source too. What an earlier source draws is not written, because a run that
-        holds draws which its plan does not read is refused.
+        given cohorts come from the last source too. Of a batch that was cut all that was included is written down, and
+        what is left of it. What an earlier source draws is not written, because a run that holds draws which its plan
+        does not read is refused.
 
         Raises:
             ValueError: another cohort is given for a round whose cohort comes from an earlier source.
@@ -253,9 +254,13 @@ class Plan:
             ]
             for client, occurrence in occurrences(cohort):
                 places += [Address(Purpose.BATCH, round_number, step, client, occurrence) for step in steps]
-        answers.update(zip(places, self._batches(places), strict=True))
-        if not is_just(self.law, UniformLaw, WeightedLaw):
-            answers = _found(self, answers)
+        batches = dict(zip(places, self._batches(places), strict=True))
+        if is_just(self.law, UniformLaw, WeightedLaw):
+            answers |= batches
+        else:  # what is left of a batch that was cut is a draw of its own, and what was included decides later requests
+            included = {at: self.included(at.round, at.step, at.client, at.occurrence) for at in places}
+            cut = {at._replace(purpose=Purpose.CUT): left for at, left in batches.items() if left != included[at]}
+            answers = _found(self, answers | included | cut, batches)
         return replace(self, sources=(*self.sources[:-1], Recorded(answers)))
 
     def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
@@ -315,6 +320,9 @@ class Plan:
     def history(self) -> Hashable:
         """The expanded history: per round the cohort, and the batches of every place in it.
 
+        Under a law that cuts batches a round has the samples that were cut as well, in the order of the batches. No
+        model is made of them, but what a later request may keep goes by them.
+
         Bookkeeping (segments, keys, versions) is not part of it. With the initial draw, which stands apart because it
         is continuous, this is the object whose law "exact" is about (:mod:`fuaudit.proofs.exactness`).
         """
@@ -326,9 +334,22 @@ class Plan:
 
     def _round(self, number: int) -> Hashable:
         cohort, steps = self.cohort(number), range(1, self.law.steps + 1)
-        return cohort, tuple(
+        batches = tuple(
             tuple(self.batch(number, step, client, occurrence) for step in steps)
             for client, occurrence in occurrences(cohort)
+        )
+        if not says(self.law, "cuts"):
+            return cohort, batches
+        return (
+            cohort,
+            batches,
+            tuple(
+                tuple(
+                    tuple(sorted({*self.included(number, step, client, occurrence)}.difference(left)))
+                    for step, left in enumerate(row, 1)
+                )
+                for (client, occurrence), row in zip(occurrences(cohort), batches, strict=True)
+            ),
         )
 
 
@@ -416,8 +437,12 @@ def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-def _found(plan: Plan, answers: Mapping[Address, tuple[int, ...]]) -> dict[Address, tuple[int, ...]]:
+def _found(
+    plan: Plan, answers: Mapping[Address, tuple[int, ...]], batches: Mapping[Address, tuple[int, ...]]
+) -> dict[Address, tuple[int, ...]]:
     """What a law reads of what was written down as cohorts and batches: who is always there, is not drawn.
+
+    ``batches`` are what it must draw, by their addresses; ``answers`` has what was included in them, and what is left.
 
     Raises:
         UsageError: it does not find all of it.
@@ -426,13 +451,22 @@ def _found(plan: Plan, answers: Mapping[Address, tuple[int, ...]]) -> dict[Addre
     written = replace(plan, sources=(*plan.sources[:-1], Recorded(watched)))
     try:
         for at, drawn in answers.items():
-            cohort = at.purpose is Purpose.COHORT
-            found = written.cohort(at.round) if cohort else written.batch(at.round, at.step, at.client, at.occurrence)
-            if found != drawn:
-                raise EvidenceError(f"it draws {found} where {drawn} was written down")
+            if at.purpose is Purpose.COHORT:
+                _require_read(written.cohort(at.round), drawn)
+        for at, drawn in batches.items():
+            place = at.round, at.step, at.client, at.occurrence
+            _require_read(written.batch(*place), drawn)
+            _require_read(written.included(*place), answers[at])
     except EvidenceError as error:
         raise UsageError(
             f"the law {plan.law.name!r} does not read what is written down as cohorts and batches: {error}",
-            "Plan.recorded is for laws that draw a cohort at one address, and a batch at one.",
+            "Plan.recorded is for laws that draw a cohort at one address, and a batch at one; what is left of a batch "
+            "that was cut at the same with Purpose.CUT.",
         ) from error
     return {at: drawn for at, drawn in answers.items() if at in watched.asked}
+
+
+def _require_read(found: tuple[int, ...], written: tuple[int, ...]) -> None:
+    """Raises EvidenceError where a law draws something else than was written down."""
+    if found != written:
+        raise EvidenceError(f"it draws {found} where {written} was written down")

@@ -33,7 +33,7 @@ Initial = int | None
 """The half that the initial model was drawn from; None where nobody looked."""
 
 History = tuple[Initial, Hashable]
-"""The initial draw, and cohorts and batches (:meth:`fuaudit.plans.Plan.history`)."""
+"""The initial draw, and cohorts, batches and what was cut from them (:meth:`fuaudit.plans.Plan.history`)."""
 
 Laws = dict[History, Fraction]
 DEFAULT_LEAVES = 200_000
@@ -63,7 +63,8 @@ class Witness:
         half = [] if self.initial is None else [f"initial model of half {self.initial}"]
         rounds = (
             f"round {number}: clients {list(cohort)}, batches {[[list(batch) for batch in steps] for steps in places]}"
-            for number, (cohort, places) in enumerate(self.history, 1)
+            + (f", cut from them {[[list(cut) for cut in steps] for steps in gone[0]]}" if gone else "")
+            for number, (cohort, places, *gone) in enumerate(self.history, 1)
         )
         return "; ".join([*half, *rounds])
 

@@ -10,8 +10,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fuaudit.commitments.keys import Keys
 from fuaudit.errors import EvidenceError, FuauditError, RedactedError, UsageError
 from fuaudit.formats.files import TEMPORARY, homes, named, read_bytes, storage, sync_folder, write_bytes
@@ -216,7 +214,7 @@ def _require_drawn(pruned: Run, run: Run) -> None:
     try:
         found, before = LazySchedule([pruned.plan]), LazySchedule([run.plan])
         pairs = ((found.round(number), before.round(number)) for number in rounds)
-        same = all(np.array_equal(a.batches, b.batches) and np.array_equal(a.cohorts, b.cohorts) for a, b in pairs)
+        same = all(a.same(b) for a, b in pairs)
         same = same and bool((pruned.plan.initial_uniform(1) == run.plan.initial_uniform(1)).all())
     except EvidenceError:
         same = False

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from itertools import product
 
 from fuaudit_plugins.fats import FatsUnlearning
 from fuaudit_plugins.mifa import LatestUpdates
@@ -685,3 +686,19 @@ class OldSource(FatsUnlearning):
         right = super().rewrite(plan, request, fresh, not_before)
         old = {name: tuple(s._replace(source=0) for s in segments) for name, segments in right.streams.items()}
         return replace(right, streams=old)
+
+
+@dataclass(frozen=True)
+class ForgedInclusion(FatsUnlearning):
+    """A wrong relative of fats: what is left of a batch that was cut is written down as all that was included."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        """See :class:`fuaudit.unlearning.Rewriter`."""
+        new, answers = super().rewrite(plan, request, fresh, not_before), {}
+        last = len(new.sources) - 1
+        for number, step in product(range(1, new.law.rounds + 1), range(1, new.law.steps + 1)):
+            if new.segment(Stream.BATCHES, Position(number, step)).source == last:
+                for client, occurrence in occurrences(new.cohort(number)):
+                    place = number, step, client, occurrence
+                    answers[Address(Purpose.BATCH, *place)] = new.batch(*place)
+        return replace(new, sources=(*new.sources[:-1], Recorded(answers))) if answers else new

@@ -3,13 +3,15 @@
 By the coupling inequality two laws are no farther apart than their draws differ: TV(method, retraining) is at most the
 chance that method and reference draw otherwise (docs/theorem.md). If n plans drawn independently all agree, that chance
 is at most 1 - alpha ** (1 / n), with confidence 1 - alpha. What is compared is what is drawn: the initial model, every
-cohort and every batch. Equal segments and sources settle it; where they differ, the draws are read.
+cohort, every batch and what was cut from it, by which later requests go. Equal segments and sources settle it; where
+they differ, the draws are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import exp, expm1, log, log1p
 
 import numpy as np
@@ -133,10 +135,10 @@ def _alone(found: Plan, expected: Plan) -> Difference | None:
 def _read(found: Sequence[Plan], expected: Sequence[Plan]) -> list[Difference | None]:
     """The first difference of every pair, by reading all draws."""
     ours, theirs = expand_many(found), expand_many(expected)
-    places = max(s.cohorts.shape[2] for s in (ours, theirs))
     same = np.ones(len(found), dtype=np.bool_)
-    for name in ("cohorts", "batches"):
-        a, b = (_padded(getattr(s, name), places) for s in (ours, theirs))
+    for mine, other in ((ours.cohorts, theirs.cohorts), (ours.batches, theirs.batches), (_cut(ours), _cut(theirs))):
+        shape = tuple(map(max, mine.shape, other.shape))
+        a, b = (_padded(array, shape) for array in (mine, other))
         same &= (a == b).reshape(len(found), -1).all(axis=1)
     return [
         _initial(a, b) or (None if same[place] else _first(ours, theirs, place))
@@ -144,8 +146,13 @@ def _read(found: Sequence[Plan], expected: Sequence[Plan]) -> list[Difference | 
     ]
 
 
-def _padded(array: Ids, places: int) -> Ids:
-    gaps = [(0, places - size if axis == 2 else 0) for axis, size in enumerate(array.shape)]
+def _cut(schedule: Schedule) -> Ids:
+    """The samples that were cut, ``(n, R, K, E, C)``; C is 0 where none were."""
+    return np.empty((*schedule.batches.shape[:4], 0), dtype=np.int64) if schedule.cut is None else schedule.cut
+
+
+def _padded(array: Ids, shape: Sequence[int]) -> Ids:
+    gaps = [(0, most - size) for most, size in zip(shape, array.shape, strict=True)]
     return np.pad(array, gaps, constant_values=NONE)
 
 
@@ -163,14 +170,17 @@ def _initial(found: Plan, expected: Plan) -> Difference | None:
 def _first(ours: Schedule, theirs: Schedule, place: int) -> Difference | None:
     """The first difference of one run of two schedules."""
     for number in range(1, ours.rounds + 1):
-        a, b = ((s.cohorts[place, number - 1], s.batches[place, number - 1].transpose(1, 0, 2)) for s in (ours, theirs))
-        if _ids(a[0]) != _ids(b[0]):
-            return Difference(Position(number, 0), f"the cohort {_ids(a[0])}", str(_ids(b[0])))
-        taking = len(_ids(a[0]))
-        for step, (left, right) in enumerate(zip(a[1][:, :taking], b[1][:, :taking], strict=True), 1):
-            for client, x, y in zip(_ids(a[0]), left, right, strict=True):
-                if _ids(x) != _ids(y):
-                    return Difference(Position(number, step), f"samples {_ids(x)} of client {client}", str(_ids(y)))
+        a, b = (_ids(s.cohorts[place, number - 1]) for s in (ours, theirs))
+        if a != b:
+            return Difference(Position(number, 0), f"the cohort {a}", str(b))
+        for step, (at, client) in product(range(ours.batches.shape[3]), enumerate(a)):
+            x, y = ((_ids(of[place, number - 1, at, step]) for of in (s.batches, _cut(s))) for s in (ours, theirs))
+            (left, cut), (other, gone) = x, y
+            if left != other:
+                return Difference(Position(number, step + 1), f"samples {left} of client {client}", str(other))
+            if cut != gone:
+                what = f"samples {left} of client {client}, cut from a batch with {cut} besides"
+                return Difference(Position(number, step + 1), what, f"the same, with {gone}")
     return None
 
 
@@ -261,7 +271,9 @@ def first_holding(trial: Trial, key: bytes, numbers: range) -> str:
     samples = [s for step in trial.steps for s in step.request.samples]
     for number, plan in zip(numbers, plans, strict=True):
         drawn = expand_many([plan])
-        there = np.isin(drawn.cohorts[0], clients).any(axis=1) | np.isin(drawn.batches[0], samples).any(axis=(1, 2, 3))
+        there = np.isin(drawn.cohorts[0], clients).any(axis=1)
+        for held in (drawn.batches, _cut(drawn)):
+            there |= np.isin(held[0], samples).any(axis=(1, 2, 3))
         if there.any():
             return f"plan {number + 1}, round {int(there.argmax()) + 1}"
     return ""
