@@ -32,12 +32,17 @@ WHO = [
     BoundedRoundRobin(0),
     StaticProbability(Fraction(1, 3)),
     StaticProbability(Fraction(1)),
+    StaticProbability(Fraction(str(2 / 3))),
+    StaticProbability(Fraction(2**64 - 1, 2**64)),
     TimeVaryingWeights(number=2, largest=3),
     TimeVaryingWeights(share=Fraction(1, 2), largest=10),
 ]
 
 
-RATES = Fraction(1, 2), Fraction(1, 5), Fraction(1), Fraction(2**61, 2**62 - 1)
+MANY_DIGITS = Fraction(str(2 / 3)), Fraction(2**63, 2**64 - 1), Fraction(2**63 + 1, 2**64), Fraction(3, 2**63 + 1)
+"""As a rate of 2/3 is written, and such that numbers have 64 bits."""
+
+RATES = Fraction(1, 2), Fraction(1, 5), Fraction(1), Fraction(2**61, 2**62 - 1), *MANY_DIGITS
 
 
 @settings(max_examples=150, deadline=None)
@@ -98,11 +103,17 @@ def test_one_integer_of_many_draws_is_that_of_one():
         assert at.integer(index, np.full(50, bound)).tolist() == expected
 
 
+class Own(AvailabilityLaw):
+    """A law of a stranger, whose code nobody knows."""
+
+
 def test_other_laws_are_read_otherwise():
     population = federation((2, 2))
     law = UniformLaw(1, 1, 1, 1)
     assert not Attendance.fits([Plan.fresh(law, population, Keyed(bytes(32)))])
     fine = AvailabilityLaw(1, StaticProbability(Fraction(1, 2**63)), FreshBatches(1, 1), first_all=False)
+    assert Attendance.fits([Plan.fresh(fine, population, Keyed(bytes(32)))])
+    fine = Own(1, StaticProbability(Fraction(1, 2**63)), FreshBatches(1, 1), first_all=False)
     plans = [Plan.fresh(fine, population, Keyed(bytes([i]) * 32)) for i in range(3)]
     assert not Attendance.fits(plans)
     indexed, rounds, _ = foreseeing(plans, Request.of(clients=[0]))

@@ -211,14 +211,26 @@ class Addresses:
 
     def integer(self, index: int, bounds: Ids) -> Ids:
         """The ``index``-th integer of every draw: ``bounds``, below 2**63, and the result have shape ``s``."""
-        bound = np.asarray(bounds).astype(np.uint64)
+        drawn: Ids = self._below(index, np.asarray(bounds).astype(np.uint64)).astype(np.int64)
+        return drawn
+
+    def happens(self, index: int, share: Fraction) -> NDArray[np.bool_]:
+        """Whether the ``index``-th integer of every draw brings about what has this chance, above 0: shape ``s``.
+
+        As :meth:`Keyed.weighted` and :meth:`Keyed.independent` have it: of ``denominator`` integers the last ones do.
+        """
+        yes, bound = share.as_integer_ratio()
+        drawn = self.words(index // 4)[..., index % 4] if bound == _WORD else self._below(index, np.uint64(bound))
+        return drawn >= np.uint64(bound - yes)
+
+    def _below(self, index: int, bound: Words | np.uint64) -> Words:
+        """The ``index``-th integer of every draw, below ``bound``, unsigned."""
         largest = np.uint64(_WORD - 1) - (np.uint64(_WORD - 1) % bound + np.uint64(1)) % bound
         words, attempt = self.words(index // 4)[..., index % 4], 0
         while (rejected := words > largest).any():
             attempt += 1
             words = np.where(rejected, self.words(index // 4, attempt)[..., index % 4], words)
-        drawn: Ids = (words % bound).astype(np.int64)
-        return drawn
+        return words % bound
 
     def integers(self, count: int, bounds: Ids) -> Ids:
         """``count`` integers of every draw: ``bounds`` broadcasts to ``(*s, count)``, and so does the result."""

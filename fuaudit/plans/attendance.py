@@ -35,7 +35,7 @@ CELLS = 1_000_000
 """Weights drawn at once."""
 
 LARGEST = 2**62
-"""Denominators and sums of weights below it are read in arrays."""
+"""Sums of weights below it are read in arrays."""
 
 
 class Attendance(Stack):
@@ -47,13 +47,9 @@ class Attendance(Stack):
         law = plans[0].law
         if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs, PoissonBatches):
             return False
-        if isinstance(law.batches, PoissonBatches) and law.batches.rate.denominator >= LARGEST:
-            return False
         who, clients = law.availability, len(plans[0].populations[0].clients)
-        small = (
-            type(who) is BoundedRoundRobin
-            or (type(who) is StaticProbability and who.probability.denominator < LARGEST)
-            or (type(who) is TimeVaryingWeights and who.largest * clients < LARGEST)
+        small = is_just(who, BoundedRoundRobin, StaticProbability) or (
+            type(who) is TimeVaryingWeights and who.largest * clients < LARGEST
         )
         return small and alike(plans, (Keyed,))
 
@@ -108,11 +104,9 @@ class Attendance(Stack):
         shape = (*versions.shape, len(clients))
         if who.probability == 1:
             return np.ones(shape, dtype=np.bool_)
-        yes, all_ = who.probability.as_integer_ratio()
         zero = np.zeros(1, dtype=np.int64)
         at = Addresses((first[..., None], second[..., None]), rounds, zero, clients, zero, versions[..., None])
-        result: There = at.integer(0, np.full(shape, all_)) >= all_ - yes
-        return result
+        return np.broadcast_to(at.happens(0, who.probability), shape).copy()
 
     def _weighted(self, who: TimeVaryingWeights, asked: Ids) -> There:
         """A cohort of weights depends on everybody, so all weights are drawn."""
@@ -199,7 +193,6 @@ class Attendance(Stack):
         first, second, versions, _ = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         column = (round_number[:, None] - earliest) * law.steps + np.arange(law.steps)
         first, second, versions = (words[row[:, None], column] for words in (first, second, versions))
-        yes, all_ = law.batches.rate.as_integer_ratio()
         for version, population in enumerate(self.populations):
             for sample in samples:
                 owner = population.owner.get(sample)
@@ -209,5 +202,5 @@ class Attendance(Stack):
                 zero = np.zeros(len(m), dtype=np.int64)
                 at = Addresses((first[m, e], second[m, e]), round_number[m], e + 1, client[m], zero, zero + version)
                 rank = population.samples[owner].index(sample)
-                result[m, e] |= at.integer(rank, zero + all_) >= all_ - yes
+                result[m, e] |= at.happens(rank, law.batches.rate)
         return result
