@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from dataclasses import replace
+from decimal import Context, Decimal, localcontext
 
 import mpmath
 import numpy as np
@@ -271,6 +272,35 @@ def test_the_command_adds_cuts(said):
     found = json.loads(said(*numbers, "--cut", "1e-7", "--json"))
     assert found["delta_in_all"] > found["delta"] == 1e-6
     assert "of which 1e-06 without cuts" in said(*numbers, "--cut", "1e-7")
+
+
+@pytest.mark.parametrize(
+    ("noise", "cut", "least"),
+    [(0.02, 1e-310, 1.0), (0.026, 1e-308, 1.0), (0.1, 5e-324, 1e-250), (1.0, 0.3, 0.3)],
+)
+def test_what_cuts_add_is_not_held_at_any_epsilon(noise, cut, least):
+    """Against decimals, in which e^epsilon has no largest; one step with the row in it."""
+    found = account([Steps(noise, 1.0, 1)], 1e-5, POISSON, cut=cut)
+    with localcontext(Context(prec=50, Emin=-(10**6), Emax=10**6)):
+        exact = Decimal(found.delta) + (1 + Decimal(found.total).exp()) * Decimal(cut)
+        assert min(exact, 1) <= Decimal(found.delta_in_all) <= min(exact * (1 + Decimal("2e-12")), 1)
+    assert found.delta_in_all >= least
+
+
+def test_with_cuts_no_lower_bound_is_told(said):
+    numbers = ("--noise", "1", "--rate", "0.01", "--steps", "100", "--delta", "1e-5", "--sampling", "poisson")
+    assert json.loads(said(*numbers, "--json"))["epsilon_total_at_least"] > 0.7
+    assert json.loads(said(*numbers, "--cut", "0.01", "--json"))["epsilon_total_at_least"] is None
+    assert "the exact loss of batches that are never cut, at delta 1e-05, composed" in said(*numbers, "--cut", "0.01")
+
+
+def test_delta_is_never_above_1(said):
+    numbers = ("--noise", "1", "--rate", "0.01", "--steps", "100", "--sampling", "poisson")
+    for delta, cut in (("0.5", "0.4"), ("1e-5", "1"), ("1e-5", "0.5")):
+        text = said(*numbers, "--delta", delta, "--cut", cut)
+        assert "1.00001" not in text
+        assert "delta is 1, so there is no guarantee" in text
+    assert "epsilon times it" not in said("--noise", "0", *numbers[2:], "--delta", "1e-5", "--cut", "0.1")
 
 
 def test_no_guarantee_is_null_with_a_reason():

@@ -3,13 +3,16 @@
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import comb
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+from scipy.stats import binom
 
 from fuaudit.audits.plan_law.comparison import differences, first_difference
 from fuaudit.draws import END, START, Address, Enumeration, Keyed, Position, Purpose, Recorded, enumerate_law
@@ -72,22 +75,51 @@ def test_every_sample_is_included_by_itself_and_a_cut_leaves_a_uniform_set(rate,
         assert len(left) == min(count, size)
         assert set(left) <= set(included)
     cut = sum(probability for (included, left), probability in found.items() if included != left)
-    assert PoissonBatches(1, rate, size, 1).chance_of_cut(samples) == cut
+    assert rounded_up(PoissonBatches(1, rate, size, 1).chance_of_cut(samples), cut)
 
 
-def test_the_chance_of_a_cut_is_exact():
-    assert PoissonBatches(1, HALF, 1, 1).chance_of_cut(3) == HALF
+def rounded_up(told, exact):
+    """Whether a float is no less than a chance, and more by 1e-15 of it at most; or the smallest float there is."""
+    return exact <= Fraction(told) <= exact * Fraction(10**15 + 1, 10**15) or (told == 5e-324 and exact < 5e-324)
+
+
+def exact_chance(rate, size, samples):
+    """The chance of a cut, term by term in fractions."""
+    yes, all_ = rate.as_integer_ratio()
+    ways = sum(comb(samples, k) * yes**k * (all_ - yes) ** (samples - k) for k in range(min(size, samples) + 1))
+    return 1 - Fraction(ways, all_**samples)
+
+
+@pytest.mark.parametrize("rate", [HALF, THIRD, Fraction(1, 100), Fraction("0.6666666666666666"), Fraction(1, 2**64)])
+def test_the_chance_of_a_cut_is_rounded_up_in_its_last_digits(rate):
     assert PoissonBatches(1, HALF, 3, 1).chance_of_cut(3) == 0
-    one = PoissonBatches(1, Fraction(1, 100), 30, 1).chance_of_cut(1000)
-    assert one == 1 - sum(comb(1000, k) * Fraction(1, 100) ** k * Fraction(99, 100) ** (1000 - k) for k in range(31))
-    assert 0 < one < Fraction(1, 10**7)
+    for samples in (2, 3, 7, 40, 300):
+        for size in sorted({1, 2, 5, samples // 4, samples // 3, samples // 2, samples - 2, samples - 1} - {-1, 0}):
+            told = PoissonBatches(1, rate, size, 1).chance_of_cut(samples)
+            assert rounded_up(told, exact_chance(rate, size, samples)), (samples, size)
+
+
+def test_the_chance_of_a_cut_is_found_at_once():
+    """Clients of many samples: by fractions the first of these takes more than a minute, the last one hours."""
+    started = perf_counter()
+    for samples, rate, width, told in (
+        (60_000, Fraction("0.123456789"), 8_000, 7.42e-14),
+        (600_000, Fraction("0.001"), 800, 1.0),
+        (600_000, Fraction("0.0006666666666666666"), 500, None),
+        (10_000_000, Fraction("0.001"), 10_001, 0.4907),
+    ):
+        found = PoissonBatches(1, rate, width, 1).chance_of_cut(samples)
+        assert 0 < found <= 1
+        if told:
+            assert found == pytest.approx(binom.sf(width, samples, float(rate)), rel=1e-6)
+    assert perf_counter() - started < 5
 
 
 def test_the_chance_of_any_cut_is_rounded_up():
     """Two clients with three and five samples, one with none; two rounds of three steps."""
     law = poisson(HALF, 2, rounds=2, steps=3)
-    one = {samples: law.batches.chance_of_cut(samples) for samples in (3, 5, 6)}
-    assert one[3] == Fraction(1, 8)
+    one = {samples: exact_chance(HALF, 2, samples) for samples in (3, 5, 6)}
+    assert one[3] == pytest.approx(1 / 8)
     found = chance_of_cuts(law, federation((3, 5, 0)))
     for told, exact in (
         (found.any_batch, 1 - ((1 - one[3]) * (1 - one[5])) ** 6),
@@ -99,6 +131,40 @@ def test_the_chance_of_any_cut_is_rounded_up():
     rare = chance_of_cuts(poisson(Fraction(1, 10**6), 40), federation((100,)))
     assert 0 < rare.any_batch < 1e-150
     assert chance_of_cuts(AvailabilityLaw(1, ALWAYS, FreshBatches(1, 1), False), federation((2,))) is None
+
+
+def test_the_chance_of_many_clients_is_rounded_up_too():
+    law = poisson(Fraction(1, 100), 12, rounds=10)
+    told = chance_of_cuts(law, federation((50,) * 200_000)).any_batch
+    one = Decimal(law.batches.chance_of_cut(50))
+    with localcontext(Context(prec=60)):
+        exact = 1 - (1 - one) ** 2_000_000
+        assert exact <= Decimal(told) <= exact * (1 + Decimal("2e-12"))
+
+
+def test_chances_that_cannot_be_are_plain_zeros():
+    assert str(chance_of_cuts(poisson(HALF, 8), federation((3, 1)))) == "Cuts(any_batch=0.0, any_of_one=0.0)"
+
+
+class Bigger(PoissonBatches):
+    """A stranger's: it includes more than its rate says."""
+
+    def included(self, draws, round_number, step, client, occurrence):
+        at = Address(Purpose.BATCH, round_number, step, client, occurrence)
+        return draws.population(at).samples[client]
+
+
+def test_chances_of_a_law_of_a_stranger_are_not_known():
+    law = AvailabilityLaw(1, ALWAYS, Bigger(1, Fraction(1, 1000), 1, 1), False)
+    assert law.cuts
+    assert chance_of_cuts(law, federation((3,))) is None
+    assert chance_of_cuts(Halves(), federation((3,))) is None
+
+
+@pytest.mark.parametrize("at", [START, Position(2, 0), Position(2, 1), END], ids=str)
+def test_the_widest_population_is_that_of_the_draws_that_are_kept(at):
+    plan = Plan.fresh(poisson(rounds=3), federation((4, 2)), KEY).erase(CLIENT, Keyed(bytes(32)), at)
+    assert plan.widest == plan.populations[at == START]
 
 
 def of_batches(method, law):

@@ -76,6 +76,16 @@ def test_a_run_of_poisson_batches_cuts_some(run):
     assert {0, 1, 2, 3} == {*lengths[schedule.cohorts >= 0].ravel().tolist()}
 
 
+def test_where_draws_are_kept_the_chance_is_that_of_the_population_before(tmp_path, fuaudit):
+    """The largest client is gone, and her batches were executed."""
+    run = train(config(learner=LEARNER | {"largest_batch": 12}), tmp_path / "run", secret=secret(4))
+    largest = max(run.original.clients, key=lambda client: len(run.original.samples[client]))
+    child = unlearn(run, "noop", Request.of([largest]), tmp_path / "noop", allow_inexact=True)
+    told = json.loads(fuaudit("show", child.path, "--json")[1])["cuts"]
+    assert told == json.loads(fuaudit("show", run.path, "--json")[1])["cuts"]
+    assert told["any_batch"] > chance_of_cuts(child.plan.law, child.plan.retained).any_batch
+
+
 def test_show_says_how_likely_a_cut_is(run, fuaudit):
     found = chance_of_cuts(run.plan.law, run.plan.retained)
     assert 0.5 < found.any_of_one < found.any_batch <= 1

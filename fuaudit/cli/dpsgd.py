@@ -148,7 +148,8 @@ def _lines(found: DpSgdAccount, told: History | None = None) -> Iterator[str]:
 
     yield _first(found)
     if found.exact:
-        yield f"  the exact loss, composed: between {down(found.exact.low, 5)} and {up(found.exact.high, 5)}"
+        uncut = f" of batches that are never cut, at delta {up(found.delta, 6)}" if found.cut else ""
+        yield f"  the exact loss{uncut}, composed: between {down(found.exact.low, 5)} and {up(found.exact.high, 5)}"
     if found.plain < float("inf"):
         yield f"  without amplification: {up(found.plain, 5)}, for every law of batches"
     if found.law.amplified and found.total < float("inf"):

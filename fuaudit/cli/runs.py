@@ -519,7 +519,7 @@ def describe(
             *_anew(document["computed_anew"]),
             *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
-    lines += [f"  {text}" for text in (*document["stability"], *_of_cuts(document["cuts"]))]
+    lines += [f"  {text}" for text in (*document["stability"], *_of_cuts(document["cuts"], run.plan.law))]
     for number, share in constant:
         document["constant"] = {"class": number, "test_accuracy": share}
         if last["test_accuracy"] <= share:
@@ -656,14 +656,15 @@ def _cuts(run: Any) -> dict[str, float] | None:
 
     from fuaudit.plans.availability import chance_of_cuts
 
-    found = chance_of_cuts(run.plan.law, run.plan.retained)
+    found = chance_of_cuts(run.plan.law, run.plan.widest)
     return None if found is None else asdict(found)
 
 
-def _of_cuts(cuts: dict[str, float] | None) -> list[str]:
-    """The same in words."""
+def _of_cuts(cuts: dict[str, float] | None, law: Any) -> list[str]:
+    """The same in words; it is said where a law cuts, and how often is not known."""
     if not cuts:
-        return []
+        unknown = "cut batches   with a chance that is not known: the law is no code of fuaudit's"
+        return [unknown] if says(law, "cuts") else []
     from fuaudit.statistics.rounding import up
 
     return [

@@ -16,14 +16,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import expm1, inf, log1p, nextafter
+from math import expm1, fsum, log1p
 from typing import ClassVar, Protocol
 
 from fuaudit.declared import says
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import UsageError
+from fuaudit.plans.binomial import above
 from fuaudit.plans.law import Law, PlanDraws, require_whole, samples_of
 from fuaudit.plans.population import Population
+from fuaudit.plans.strange_laws import is_foreign
 
 
 class Availability(Protocol):
@@ -300,19 +302,9 @@ class PoissonBatches:
             return included
         return draws.subset(Address(Purpose.CUT, round_number, step, client, occurrence), included, self.size)
 
-    def chance_of_cut(self, samples: int) -> Fraction:
-        """The probability that one batch of a client with so many samples is cut."""
-        if samples <= self.size:
-            return Fraction(0)
-        yes, all_ = self.rate.as_integer_ratio()
-        no = all_ - yes
-        if not no:
-            return Fraction(1)
-        uncut = term = no**samples
-        for count in range(self.size):  # term: the ways in which so many are included
-            term = term * ((samples - count) * yes) // ((count + 1) * no)
-            uncut += term
-        return 1 - Fraction(uncut, all_**samples)
+    def chance_of_cut(self, samples: int) -> float:
+        """The probability that one batch of a client with so many samples is cut, rounded up by 1e-15 of it at most."""
+        return above(samples, self.rate, self.size)
 
     def smaller(self) -> Iterator[PoissonBatches]:
         """See :class:`Batches`; with its own rate, and with rate 1.
@@ -521,24 +513,28 @@ class Cuts:
 
 
 def chance_of_cuts(law: Law, population: Population) -> Cuts | None:
-    """The chance that batches of a run are cut; None under a law that cuts none, or whose chances are not known."""
-    if not (isinstance(law, AvailabilityLaw) and isinstance(law.batches, PoissonBatches)):
+    """The chance that batches of a run are cut; None under a law that cuts none, or whose chances are not known.
+
+    Known are those of fuaudit's own law, by its exact classes: another one may include samples as it likes.
+
+    Args:
+        population: the largest one that batches are drawn over (:attr:`fuaudit.plans.Plan.widest`).
+    """
+    if type(law) is not AvailabilityLaw or type(law.batches) is not PoissonBatches or is_foreign(law):
         return None
     batches, sizes = law.batches, [len(samples) for samples in population.samples.values()]
-    of_size = {size: _up(batches.chance_of_cut(size)) for size in {*sizes, max(sizes) + 1}}
+    of_size = {size: batches.chance_of_cut(size) for size in {*sizes, max(sizes) + 1}}
     drawn = law.rounds * law.steps
     return Cuts(_any([of_size[size] for size in sizes], drawn), _any([of_size[max(sizes) + 1]], drawn))
 
 
-def _up(chance: Fraction) -> float:
-    return nextafter(float(chance), inf) if chance else 0.0
-
-
 def _any(chances: list[float], times: int) -> float:
     """That any of some independent events comes about in so many trials of each, rounded up."""
+    if not any(chances):
+        return 0.0
     if max(chances) >= 1:
         return 1.0
-    return min(1.0, -expm1(times * sum(log1p(-chance) for chance in chances)) * (1 + 1e-12))
+    return min(1.0, -expm1(times * fsum(log1p(-chance) for chance in chances)) * (1 + 1e-12))
 
 
 INDEPENDENT = ("bounded round-robin", "static availability")

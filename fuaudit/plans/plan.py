@@ -98,6 +98,12 @@ class Plan:
         """The population after the last request."""
         return self.populations[-1]
 
+    @property
+    def widest(self) -> Population:
+        """The largest population that a batch, or a cohort, is drawn over: where draws are kept, that of before."""
+        rounds = (*self.streams[Stream.COHORTS], *self.streams[Stream.BATCHES])
+        return self.populations[min(segment.version for segment in rounds)]
+
     def segment(self, stream: Stream, at: Position) -> Segment:
         """The segment from which a stream is drawn at a position."""
         return segment_at(self.streams[stream], at)

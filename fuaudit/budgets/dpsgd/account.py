@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, inf, sqrt
+from math import exp, hypot, inf, log, sqrt
 from typing import Any
 
 from fuaudit.budgets.compose import UNIT, Bracket
@@ -22,6 +22,7 @@ NO_NOISE = "some steps have no noise, so there is no guarantee"
 NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
 TOO_LITTLE = "there is too little noise to account"
 NOT_COMPOSED = "the exact loss is not composed: noise is beyond all measure, or delta is too small beside the rounding"
+CUT_TOO_OFTEN = "batches are cut too often: with what joins it delta is 1, so there is no guarantee"
 NOT_POISSON = "Opacus accounts for Poisson batches alone"
 
 
@@ -50,14 +51,15 @@ class DpSgdAccount:
 
     @property
     def delta_in_all(self) -> float:
-        """The delta at which the total holds where batches can be cut; rounded up.
+        """The delta at which the total holds where batches can be cut; rounded up. 1 where they are cut too often.
 
         What is let out differs from Poisson batches with a chance of at most ``cut``, with a row and without it. So
         (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) cut).
         """
         if not self.cut or self.total == inf:
             return self.delta
-        return min(1.0, (self.delta + (1 + exp(min(self.total, 700))) * self.cut) * (1 + 1e-12))
+        power = self.total + log(self.cut)  # the product may be within range where e^epsilon is not
+        return 1.0 if power >= 0 else min(1.0, (self.delta + self.cut + exp(power)) * (1 + 1e-12))
 
     @property
     def total(self) -> float:
@@ -67,7 +69,9 @@ class DpSgdAccount:
 
     @property
     def at_least(self) -> float | None:
-        """The exact epsilon is no smaller; None where that is not known."""
+        """The exact epsilon is no smaller; None where that is not known, as where batches can be cut."""
+        if self.cut:
+            return None
         if self.law.amplified:
             return self.exact.low if self.exact else None
         return finite(self.plain)
@@ -84,6 +88,8 @@ class DpSgdAccount:
             if min(each.noise for each in self.steps) == 0:
                 return NO_NOISE
             return NO_DELTA if self.delta == 0 else TOO_LITTLE
+        if self.delta_in_all == 1:
+            return CUT_TOO_OFTEN
         return NOT_COMPOSED if self.law.amplified and self.exact is None else ""
 
     def too_small(self) -> bool:
@@ -190,15 +196,15 @@ def _delta(found: DpSgdAccount) -> str:
     if not found.delta:
         return "0: pure differential privacy"
     # more than half a unit of the last digit that is printed: no figure is rounded down
-    above = found.delta_in_all * (1 + 1e-5)
+    above = min(1.0, found.delta_in_all * (1 + 1e-5))
     return f"{above:.6g}, of which {found.delta:g} without cuts" if found.cut else delta_in_words(found.delta)
 
 
 def _cut(found: DpSgdAccount) -> str:
     if not found.cut:
         return ""
-    chance = found.cut * (1 + 1e-5)
-    return f". A batch is cut to fit with a chance of at most {chance:.6g}: 1 + e^epsilon times it is in delta"
+    joins = ": 1 + e^epsilon times it is in delta" if found.total < inf else ""
+    return f". A batch is cut to fit with a chance of at most {min(1.0, found.cut * (1 + 1e-5)):.6g}{joins}"
 
 
 def _adversary(law: BatchLaw) -> str:
