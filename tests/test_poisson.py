@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from itertools import product
 from math import comb
 from pathlib import Path
 from time import perf_counter
@@ -14,6 +15,7 @@ import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from scipy.stats import binom
 
+from fuaudit.audits.enumeration import Enumeration as EnumerationAudit
 from fuaudit.audits.plan_law.comparison import differences, first_difference
 from fuaudit.draws import END, START, Address, Enumeration, Keyed, Position, Purpose, Recorded, enumerate_law
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
@@ -32,8 +34,10 @@ from fuaudit.plans.plan import occurrences
 from fuaudit.plans.reference import Reference, is_closed, resampled
 from fuaudit.plans.stacked import LazySchedule, expand_many
 from fuaudit.plans.tried_laws import require_law
+from fuaudit.proofs.cut import at_own_rate, cut_toys
 from fuaudit.proofs.exactness import compare, exactness, retraining, unlearning
-from fuaudit.proofs.toys import federation
+from fuaudit.proofs.sweep import tasks_of, walked
+from fuaudit.proofs.toys import Shape, federation
 from fuaudit.testing.laws import check_law
 from fuaudit.testing.unlearners import check_unlearner
 from fuaudit.unlearning.baselines import Retrain
@@ -606,6 +610,82 @@ def test_a_batch_that_was_not_included_is_refused_wherever_it_is():
     require_law(plan.law, plan.retained)
     with pytest.raises(PluginError, match=r"round 3, step 1.* holds not all of it"):
         expand(plan)
+
+
+# how far small federations go at the rate of the run
+
+
+@dataclass(frozen=True)
+class SometimesByWhatIsLeft(FatsUnlearning):
+    """Right, but that from a round and a step on it goes by what is left, where that is so many."""
+
+    exact_for = exact_under(EVERY_LAW)
+    round: int = 1
+    step: int = 1
+    left: int = 1
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return plan.erase(request, fresh, min(self._first(plan, request) or END, not_before))
+
+    def _first(self, plan, request):
+        asked = set(request.samples)
+        for number, step in product(range(1, plan.law.rounds + 1), range(1, plan.law.steps + 1)):
+            for client, occurrence in occurrences(plan.cohort(number)):
+                place = number, step, client, occurrence
+                if asked.intersection(plan.included(*place)):
+                    left = plan.batch(*place)
+                    wrong = number >= self.round and step >= self.step and len(left) >= self.left
+                    if not wrong or asked.intersection(left):
+                        return Position(number, step)
+        return None
+
+
+LARGE = AvailabilityLaw(30, StaticProbability(Fraction(3, 10)), PoissonBatches(5, Fraction(1, 50), 8, 4), False)
+
+
+def cut_task(method):
+    """What is walked of federations whose batches are cut, for one sample, with the built-in leaves."""
+    (task,) = [task for task in tasks_of(LARGE, [(method, Shape(0, (1,)))]) if task.words == "1 sample, cut"]
+    return walked(task, 50_000 // task.more)[0]
+
+
+@pytest.mark.parametrize(
+    "where", [{"round": 2}, {"step": 2}, {"left": 2}, {"round": 2, "step": 2}, {"step": 2, "left": 2}], ids=str
+)
+def test_a_method_that_is_wrong_in_later_rounds_and_steps_alone_is_refuted(where):
+    """At the rate of the run: with rate 1, by which rounds and steps are reached elsewhere, it does nothing wrong."""
+    assert cut_task(SometimesByWhatIsLeft(**where)).refuted
+
+
+def test_enumeration_fails_a_method_that_is_wrong_from_the_second_round_on():
+    method = SometimesByWhatIsLeft(round=2)
+    found = EnumerationAudit().judged(LARGE, federation((20,) * 10), [(method, Shape(0, (1,)))], ["it"])
+    assert found.verdict == "FAIL", found.shows
+
+
+def test_a_right_method_is_walked_on_all_federations_whose_batches_are_cut():
+    found = cut_task(FatsUnlearning())
+    assert (len(found.proved), found.refuted, found.too_large, found.costly) == (15, (), 0, 0)
+    assert {(toy.law.rounds, toy.law.steps, toy.law.slots) for toy in found.proved} == {
+        *product((1, 2), (1, 2), (1, 2))
+    } - {(2, 2, 2)}
+    assert at_own_rate(LARGE, found.proved) == (
+        "In 15 of those for samples batches have the rate of the run (at most 2 rounds, 2 steps, batches of 2).",
+        "In all others every sample is included, with rate 1.",
+    )
+
+
+def test_other_laws_and_requests_have_no_such_federations():
+    always = replace(LARGE, batches=replace(LARGE.batches, rate=Fraction(1)))
+    fresh = replace(LARGE, batches=FreshBatches(5, 8))
+    for law, shape in (
+        (always, Shape(0, (1,))),
+        (fresh, Shape(0, (1,))),
+        (LARGE, Shape(1, ())),
+        (Halves(), Shape(0, (1,))),
+    ):
+        assert not [*cut_toys(law, [shape])]
+        assert at_own_rate(law, []) == ()
 
 
 def test_the_contract_of_unlearners_refutes_keeping_by_what_is_left():

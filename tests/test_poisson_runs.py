@@ -110,6 +110,9 @@ def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path)
     assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(found, "PASS") | {
         "model-law": "INCONCLUSIVE"
     }, verdicts(found)
+    if what == "cut sample":
+        reached = "batches have the rate of the run (at most 2 rounds, 2 steps, batches of 2)"
+        assert reached in found["enumeration"].shows, found["enumeration"].shows
     pruned, _ = prune(child)
     result, found = audits(pruned, spec=of_the_run("plan-law"))
     assert result.verdict == "PASS", verdicts(found)

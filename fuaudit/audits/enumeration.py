@@ -122,7 +122,7 @@ class Enumeration:
             return _finding(Verdict.INCONCLUSIVE, shows, figures, reached.details)
         shows = (
             f"On {counted(len(found.proved), 'small federation')} the plan has exactly the law of "
-            f"retraining (total variation 0). {' '.join((*reached.numbers, *_by_chance(reached)))}"
+            f"retraining (total variation 0). {' '.join((*reached.numbers, *reached.rates, *_by_chance(reached)))}"
         )
         found_exact = _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
         trusted = (*found_exact.assumptions, *_on_the_dear(reached.dear), *_on_the_law(law))

@@ -18,6 +18,7 @@ from fuaudit.plans.reference import BehindEdit, Edited, in_turn
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.proofs.chance import drawn_toys
 from fuaudit.proofs.coverage import STOPS, Coverage, missing
+from fuaudit.proofs.cut import at_own_rate, cut_toys
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
 from fuaudit.proofs.related import related_toys
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, during_training, numbers_of, toys_like, trials
@@ -26,8 +27,9 @@ from fuaudit.text import counted
 SHARE = 4
 """One federation may take a fourth of what is left of a budget: the rest is for others."""
 
-RELATED, DRAWN = 5, 10
-"""Federations that are told apart by who is who have a fifth of the leaves more, those that the key draws a tenth."""
+RELATED, DRAWN, CUT = 5, 10, 4
+"""Federations that are told apart by who is who have a fifth of the leaves more, those that the key draws a tenth, and
+those whose batches are cut at the rate of the run a fourth."""
 
 DRAWN_SHARE, TRIES = 16, 400
 """One that the key draws may take a 16th of what these have; so many are tried."""
@@ -286,11 +288,14 @@ def tasks_of(law: Law, made: Made, key: Keyed | None = None) -> list[Task]:
     """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list.
 
     Requests that came during training come after one round and after two, as far as the run has more. All but the
-    fixed list comes again over federations that are told apart by who is who, and over those that a key draws.
+    fixed list comes again over federations that are told apart by who is who, over those whose batches are cut at the
+    rate of the run, and over those that a key draws.
     """
     listed = _listed(law, made)
     asked = [(number, task) for number, task in enumerate(listed) if task.shapes]
     by_relation = [_besides(task, number, "related", related_toys(law, task.shapes), RELATED) for number, task in asked]
+    cut = [_besides(task, number, "cut", cut_toys(law, task.shapes), CUT) for number, task in asked]
+    by_relation += [task for task in cut if task.toys]
     if key is None:
         return listed + by_relation
     keys = {number: Keyed(derive(key.secret, "small federations", str(number))) for number, _ in asked}
@@ -382,6 +387,7 @@ class Reached:
         drawn: how many federations were proved that the key of the audit drew, and that no list has.
         dear: how many of these were not walked, for the method alone draws far more on them than it needs.
         refuted: the task that ended it.
+        rates: how far federations go whose batches have the rate of the run, in sentences; none where all have.
     """
 
     short: tuple[str, ...]
@@ -390,6 +396,7 @@ class Reached:
     drawn: int = 0
     dear: int = 0
     refuted: Task | None = None
+    rates: tuple[str, ...] = ()
 
 
 def walked(task: Task, leaves: int, progress: Any = None, known: Container[Hashable] = ()) -> tuple[Sweep, int]:
@@ -460,7 +467,9 @@ def swept(
             short += [f"{words} for {task.words}" for words in missing(reached, law, before, task.stop)]
         if task.words != FIXED and part.proved and not task.more:
             proved.setdefault((task.stop or 0, len(part.proved[0].requests), task.group), []).extend(part.proved)
-    return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)), drawn, dear)
+    return found, Reached(
+        tuple(short), tuple(details), tuple(_by_number(proved)), drawn, dear, None, at_own_rate(law, found.proved)
+    )
 
 
 def _proved(task: Task, part: Sweep) -> list[str]:
