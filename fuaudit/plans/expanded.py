@@ -36,8 +36,10 @@ class Round:
 
     def same(self, other: Round) -> bool:
         """Whether both have the same cohorts, batches and samples that were cut, as they were read together."""
-        pairs = (self.cohorts, other.cohorts), (self.batches, other.batches), (self.cut, other.cut)
-        return all((a is None) == (b is None) and (a is None or np.array_equal(a, b)) for a, b in pairs)
+        drawn = np.array_equal(self.cohorts, other.cohorts) and np.array_equal(self.batches, other.batches)
+        if self.cut is None or other.cut is None:
+            return drawn and self.cut is other.cut
+        return drawn and np.array_equal(self.cut, other.cut)
 
 
 class Rounds(Protocol):
