@@ -27,6 +27,10 @@ class Steps:
     The gradient is that of the mean loss over the batch. With a ``divisor`` it is that of the sum over the batch,
     divided by it, whatever the length of the batch is; a law says it for its batches, and no solver.
 
+    With a norm to ``clip`` to, the gradient of each sample by itself is scaled down to it before they are added up.
+    ``noise`` has what is added to that sum, in each step of each participation: ``(*s, n, E, d)``. With noise a step is
+    taken on an empty batch too: that none was taken would tell that nobody was in it.
+
     Without momentum the direction is the velocity. ``drift`` and ``velocity`` (at the start of the round; zero
     when None) have a row for every participation, ``(*s, n, d)``.
     """
@@ -38,6 +42,12 @@ class Steps:
     dampening: float = 0.0
     velocity: Tensor | None = None
     divisor: int = 0
+    clip: float = 0.0
+    noise: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise is not None and not self.clip:
+            raise UsageError("steps with noise clip the gradient of each sample: else no noise is large enough")
 
     @property
     def plain(self) -> bool:
@@ -48,7 +58,8 @@ class Steps:
         """The steps of some runs, or of one participation (run, place)."""
         drift = None if self.drift is None else self.drift[at]
         velocity = None if self.velocity is None else self.velocity[at]
-        return replace(self, drift=drift, velocity=velocity)
+        noise = None if self.noise is None else self.noise[at]
+        return replace(self, drift=drift, velocity=velocity, noise=noise)
 
 
 @dataclass(frozen=True)

@@ -130,14 +130,17 @@ class OwnSteps:
             if len(reads):
                 read, at = rows[reads], reads.to(sent.device)
                 starts = sent + _upon_the_kept(moved, on, places)[at]
-                plain = Steps(steps.size, divisor=steps.divisor)
+                plain = Steps(steps.size, divisor=steps.divisor, clip=steps.clip)
                 pulls = self.engine.advance(problem, starts, read[:, None, None], plain).updates[:, 0]
                 if not steps.divisor:
                     pulls = pulls * ((read != NONE).sum(dim=1) / lengths[place[reads], step]).to(pulls)[:, None]
                 change[at] += pulls
+            if steps.noise is not None:  # drawn, whoever counts: it is that of the kept rows
+                divisor = steps.divisor or lengths[:, step, None].clamp(min=1).to(sent)
+                change[:places] += steps.size * steps.noise[:, step] / divisor
             if steps.momentum:
                 change = steps.momentum * speeds + (1 - steps.dampening) * change
-            taken = (lengths[place, step] > 0).to(sent.device)[:, None]
+            taken = (lengths[place, step] > 0).to(sent.device)[:, None] | (steps.noise is not None)
             if steps.momentum:
                 speeds = torch.where(taken, change, speeds)
             moved = torch.where(taken, moved - change, moved)
@@ -166,5 +169,5 @@ def _upon_the_kept(rows: Tensor, place: Tensor, places: int) -> Tensor:
 
 def _of_run(steps: Steps, at: slice | tuple[int, list[int]]) -> Steps:
     """The steps of some runs, or of some participations of one."""
-    drift, velocity = (None if t is None else t[at] for t in (steps.drift, steps.velocity))
-    return replace(steps, drift=drift, velocity=velocity)
+    drift, velocity, noise = (None if t is None else t[at] for t in (steps.drift, steps.velocity, steps.noise))
+    return replace(steps, drift=drift, velocity=velocity, noise=noise)

@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fuaudit.models.layout import linear_stack
-from fuaudit.training.engines.protocol import ClientProblem, single_threaded
+from fuaudit.training.engines.protocol import ClientProblem, single_threaded, within
 from fuaudit.training.solvers import Outcome, Steps
 
 
@@ -50,13 +50,14 @@ class Minibatches:
 
     The rate of a sample is the step size over the size of its batch, or over the divisor of the steps, and 0 in
     unused slots: a step subtracts gradients of losses times rates. ``active (E, c)`` is 0 where a batch is empty, and
-    the step none.
+    the step none. ``noise (E, c, d)`` is what is added to each step; None where steps have none.
     """
 
     inputs: Tensor
     targets: Tensor
     rates: Tensor
     active: Tensor
+    noise: Tensor | None = None
 
     @classmethod
     def blocks(cls, problem: ClientProblem, batches: Tensor, steps: Steps, buffers: Buffers) -> Iterator[Minibatches]:
@@ -65,12 +66,19 @@ class Minibatches:
         ``batches (c, E, B)`` lie on the CPU, the results with the task's rows; the next takes the memory of the last.
         """
         a_step = prod(problem.inputs.shape[1:]) * problem.inputs.element_size() * batches[:, 0].numel()
-        for rows in batches.transpose(0, 1).split(max(1, READ_AT_ONCE // max(1, a_step))):
-            yield cls._gather(problem, rows.contiguous(), steps, buffers)
+        at_once, noise = max(1, READ_AT_ONCE // max(1, a_step)), None
+        for number, rows in enumerate(batches.transpose(0, 1).split(at_once)):
+            if steps.noise is not None:
+                part = steps.noise[:, number * at_once : number * at_once + len(rows)].transpose(0, 1)
+                noise = torch.cat([part, part.new_zeros(len(rows), rows.shape[1] - part.shape[1], part.shape[2])], 1)
+            yield cls._gather(problem, rows.contiguous(), steps, buffers, noise)
 
     @classmethod
-    def _gather(cls, problem: ClientProblem, rows: Tensor, steps: Steps, buffers: Buffers) -> Minibatches:
+    def _gather(
+        cls, problem: ClientProblem, rows: Tensor, steps: Steps, buffers: Buffers, noise: Tensor | None
+    ) -> Minibatches:
         used = rows >= 0
+        lengths = used.sum(dim=2, keepdim=True).clamp_(min=1)
         rates = used.to(next(problem.module.parameters()).dtype)  # inputs may be integers
         rates *= steps.size / (steps.divisor or rates.sum(dim=2, keepdim=True).clamp_(min=1))
         at = rows.clamp(min=0).flatten().to(problem.inputs.device)
@@ -82,8 +90,11 @@ class Minibatches:
             inputs.masked_fill_(gaps.view(-1, *[1] * len(shape)), 0)
         targets = problem.targets.index_select(0, at)
         active = used.any(dim=2)
+        if noise is not None:
+            active = torch.ones_like(active)
+            noise = noise * (steps.size / (steps.divisor or lengths.to(noise)))
         rates, active = rates.to(problem.inputs.device), active.to(problem.inputs.device)
-        return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates, active)
+        return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates, active, noise)
 
 
 @dataclass(frozen=True)
@@ -189,7 +200,13 @@ def _general_steps(problem: ClientProblem, steps: Steps, gradients: Gradients) -
                 (minibatches.inputs[step], minibatches.targets[step], minibatches.rates[step]),
                 minibatches.active[step],
             )
-            moves = list(gradients(named, *read).values())  # gradients times the step size
+            if steps.clip:
+                moves = _clipped_moves(gradients, named, read, steps.clip)
+            else:
+                moves = list(gradients(named, *read).values())  # gradients times the step size
+            if minibatches.noise is not None:
+                added = problem.layout.split(minibatches.noise[step])
+                moves = [move + noise.view_as(move) for move, noise in zip(moves, added, strict=True)]
             if corrections:  # not in place: parameters that are added up in a model share one gradient
                 moves = [
                     move + correction for move, correction in zip(moves, corrections.at(taken, parameters), strict=True)
@@ -205,6 +222,23 @@ def _general_steps(problem: ClientProblem, steps: Steps, gradients: Gradients) -
                 parameter.sub_(torch.where(active, velocity, torch.zeros_like(velocity)))
 
     return take_steps
+
+
+def _clipped_moves(
+    gradients: Gradients, named: dict[str, Tensor], read: tuple[Tensor, Tensor, Tensor], clip: float
+) -> list[Tensor]:
+    """The gradients of samples, each clipped by itself, times their rates, added up: one tensor a parameter.
+
+    Sample by sample, so that memory holds one gradient a participation, however large batches are.
+    """
+    moves = [torch.zeros_like(parameter) for parameter in named.values()]
+    for inputs, targets, rates in zip(*(tensor.split(1, dim=1) for tensor in read), strict=True):
+        own = [*gradients(named, inputs, targets, torch.ones_like(rates)).values()]
+        squares = [gradient.flatten(1).to(torch.float64).square().sum(dim=1) for gradient in own]
+        scales = within(torch.stack(squares).sum(dim=0).sqrt(), clip).to(rates) * rates[:, 0]
+        for move, gradient in zip(moves, own, strict=True):
+            move += gradient * scales.view(-1, *[1] * (gradient.dim() - 1))
+    return moves
 
 
 def suitable_stack_size(problem: ClientProblem) -> int:
@@ -240,8 +274,9 @@ class Batched:
         runs, places = batches.shape[:2]
         stack_size = self.stack_size or suitable_stack_size(problem)
         rows = batches.flatten(0, 1)
-        drift, velocity = (None if t is None else t.flatten(0, 1) for t in (steps.drift, steps.velocity))
-        apart = replace(steps, drift=drift, velocity=velocity)
+        kept = (steps.drift, steps.velocity, steps.noise)
+        drift, velocity, noise = (None if t is None else t.flatten(0, 1) for t in kept)
+        apart = replace(steps, drift=drift, velocity=velocity, noise=noise)
         firsts = range(0, len(rows), stack_size)
         beside = gcd(stack_size, places)  # so many neighbours in a chunk are of one run, and share what it sent
         updates = vectors.new_empty(len(firsts) * stack_size, problem.layout.dimension)
@@ -308,7 +343,7 @@ def _advance(
     if steps.momentum:
         at_start = torch.zeros_like(into.updates) if steps.velocity is None else _filled(steps.velocity, stack_size)
         velocities = [rows * steps.size for rows in split(at_start)]
-    if linear_stack(problem.module) and velocities is None:
+    if linear_stack(problem.module) and velocities is None and not steps.clip and steps.noise is None:
         take_steps: LocalSteps = _linear_steps
     else:
         take_steps = _general_steps(problem, steps, gradients_of(problem.module))

@@ -43,7 +43,7 @@ class Engine(Protocol):
     """Takes local steps on cross-entropy, as :class:`~fuaudit.training.solvers.Steps` says.
 
     A participation starts from the vector of its run and takes one step for every batch. A step with an empty
-    batch leaves model and velocity as they are.
+    batch leaves model and velocity as they are, unless steps have noise.
     """
 
     @property
@@ -59,6 +59,14 @@ class Engine(Protocol):
             batches: sample ids ``(n, K, E, B)``, -1 in unused slots; on the CPU.
             steps: of this round.
         """
+
+
+def within(norms: Tensor, clip: float) -> Tensor:
+    """What gradients of these norms, in float64, are scaled by: 1, or less where they are longer than ``clip``.
+
+    A norm of zero scales by 1. What is longer is left shorter by some units of rounding, so that none is longer after.
+    """
+    return (clip * (1 - 2.0**-40) / norms.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
 
 
 def single_threaded() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fuaudit.training.engines.protocol import ClientProblem, single_threaded
+from fuaudit.training.engines.protocol import ClientProblem, single_threaded, within
 from fuaudit.training.solvers import Outcome, Steps
 
 
@@ -30,13 +30,16 @@ def local_steps(
     with torch.no_grad():
         for parameter, value in zip(parameters, sent, strict=True):
             parameter.copy_(value)
-    for batch in batches:
+    for step, batch in enumerate(batches):
         rows = batch[batch >= 0].to(problem.inputs.device)
-        if not len(rows):
+        if not len(rows) and steps.noise is None:
             continue
-        read = module(problem.inputs[rows]), problem.targets[rows]
-        loss = cross_entropy(*read, reduction="sum") / steps.divisor if steps.divisor else cross_entropy(*read)
-        gradients = torch.autograd.grad(loss, parameters)
+        if steps.clip:
+            gradients = _clipped(module, problem, rows, steps, step)
+        else:
+            read = module(problem.inputs[rows]), problem.targets[rows]
+            loss = cross_entropy(*read, reduction="sum") / steps.divisor if steps.divisor else cross_entropy(*read)
+            gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             for at, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
                 direction = gradient
@@ -48,6 +51,23 @@ def local_steps(
                     direction = velocity[at].mul_(steps.momentum).add_(direction, alpha=1 - steps.dampening)
                 parameter.add_(direction, alpha=-steps.size)
     return layout.join([parameter.detach() for parameter in parameters]), layout.join(velocity)
+
+
+def _clipped(module: nn.Module, problem: ClientProblem, rows: Tensor, steps: Steps, step: int) -> tuple[Tensor, ...]:
+    """The gradients of rows, each clipped by itself, added up with the noise of a step, and divided."""
+    parameters = list(module.parameters())
+    total = [torch.zeros_like(parameter) for parameter in parameters]
+    for row in rows.split(1):
+        loss = cross_entropy(module(problem.inputs[row]), problem.targets[row])
+        own = torch.autograd.grad(loss, parameters)
+        squares = [gradient.to(torch.float64).square().sum() for gradient in own]
+        scale = within(torch.stack(squares).sum().sqrt(), steps.clip)
+        for added, gradient in zip(total, own, strict=True):
+            added += gradient * scale.to(gradient)
+    if steps.noise is not None:
+        for added, noise in zip(total, problem.layout.split(steps.noise[step]), strict=True):
+            added += noise.view_as(added)
+    return tuple(added / (steps.divisor or max(1, len(rows))) for added in total)
 
 
 def participate(
