@@ -233,6 +233,20 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("uploads", int, "how many vectors of the model's size a participation sends to the server", 1),
         Word("downloads", int, "how many the server sends to it", 1),
         Word("private", bool, "whether all that it keeps has one row a client, never given to the server", False),
+        Word(
+            "draws",
+            bool,
+            "whether it adds noise to the steps of clients: its before then gets the participations of one run, and "
+            "draws by own(row); it says by releases under which mechanism",
+            False,
+        ),
+        Word(
+            "releases",
+            FunctionType,
+            "releases(columns): the Released under which each participation of a round is, over so many columns; it is "
+            "told for a solver that draws",
+            None,
+        ),
         _ABRUPT,
         _SELFTEST,
         _DEPENDS_ON,

@@ -984,7 +984,7 @@ def test_the_account_grows_run_by_run_to_what_is_told(family):
     server = found.towards["server"]
     assert [charge.name for charge in server.spent.charges] == ["root", "between", "sibling", "inside", "anew", "kept"]
     assert ends(server.spent.charges) == [8, 12, 17, 22, 30, 30]
-    points = growth(server.spent, found.terms, server.accounts[0])
+    points = growth(server.spent, server.terms, server.accounts[0])
     assert points == [(0, 0.0), *((number, epsilon(number)) for number in range(1, 31))]
     assert points[-1][1] == server.accounts[0].epsilon
 
@@ -993,7 +993,7 @@ def test_of_many_rounds_the_last_of_each_run_is_drawn(monkeypatch, family):
     monkeypatch.setattr("fuaudit.budgets.growth.POINTS", 3)
     found = account_of(family["kept"])
     server = found.towards["server"]
-    numbers = [number for number, _ in growth(server.spent, found.terms, server.accounts[0])]
+    numbers = [number for number, _ in growth(server.spent, server.terms, server.accounts[0])]
     assert numbers == [0, 8, 10, 12, 17, 20, 22, 30]
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from fuaudit.budgets.conspar.account import COARSE
 from fuaudit.budgets.family import Charge, Spent
-from fuaudit.budgets.mechanisms import account_for, mechanism_of
+from fuaudit.budgets.mechanisms import account_for
 from fuaudit.budgets.picture import require_format, write
 from fuaudit.budgets.spent import PartAccount, Terms
 from fuaudit.errors import UsageError
@@ -37,6 +36,7 @@ class Seen:
     spent: Spent
     accounts: Sequence[PartAccount]
     reasons: Sequence[str]
+    terms: Terms
 
     def drawn(self) -> list[PartAccount]:
         """The accounts that have an epsilon."""
@@ -56,14 +56,14 @@ def ends(charges: Sequence[Charge]) -> list[int]:
 def growth(spent: Spent, terms: Terms, part: PartAccount) -> list[Point]:
     """The account of one part after so many rounds, from none to all of them."""
     (release,), last = part.releases, ends(spent.charges)
-    one = mechanism_of(release.mechanism, dict(release.parameters), terms.differ)
+    one = terms.mechanism(release)
     every = max(1, -(-spent.rounds // POINTS))
     places = sorted({*range(every, spent.rounds, every), *last} - {0})
-    found = [(number, account_for(one, number * terms.times, terms.delta, COARSE).total) for number in places]
+    found = [(number, account_for(one, number * terms.times, terms.delta, coarse=True).total) for number in places]
     return [(0, 0.0), *found]
 
 
-def plot(readers: Mapping[str, Seen], terms: Terms, path: Path) -> None:
+def plot(readers: Mapping[str, Seen], path: Path) -> None:
     """Draw epsilon against rounds, for each reader one panel, into a file whose ending says the format.
 
     Raises:
@@ -81,11 +81,11 @@ def plot(readers: Mapping[str, Seen], terms: Terms, path: Path) -> None:
     with rc_context({"text.parse_math": False}):
         figure = Figure(figsize=(INCHES[0], INCHES[1] * len(readers)), layout="constrained")
         for axes, (name, seen) in zip(figure.subplots(len(readers), squeeze=False)[:, 0], readers.items(), strict=True):
-            _panel(axes, name, seen, terms)
+            _panel(axes, name, seen)
         write(figure, path)
 
 
-def _panel(axes: Axes, name: str, seen: Seen, terms: Terms) -> None:
+def _panel(axes: Axes, name: str, seen: Seen) -> None:
     """What one reader has seen: a curve for each part, over the runs one after another."""
     last = ends(seen.spent.charges)
     for number, (charge, end) in enumerate(zip(seen.spent.charges, last, strict=True)):
@@ -95,7 +95,7 @@ def _panel(axes: Axes, name: str, seen: Seen, terms: Terms) -> None:
         axes.annotate(printable(charge.name), (end - len(charge.rounds) / 2, 1), xycoords=("data", "axes fraction"),
                       xytext=(0, -4), textcoords="offset points", ha="center", va="top", fontsize="small")  # fmt: skip
     for one in seen.drawn():
-        numbers, epsilons = zip(*growth(seen.spent, terms, one), strict=True)
+        numbers, epsilons = zip(*growth(seen.spent, seen.terms, one), strict=True)
         axes.plot(numbers, epsilons, marker=".", label=f"{one.part}, {one.releases[0].mechanism}")
     if seen.drawn():
         axes.legend(loc="lower right")
@@ -105,5 +105,5 @@ def _panel(axes: Axes, name: str, seen: Seen, terms: Terms) -> None:
     none = [printable(charge.name) for charge in seen.spent.charges if not charge.rounds]
     adds = f"; nothing is added by {', '.join(none)}" if none else ""
     axes.set(title=f"towards the {name}", xlabel=f"rounds drawn anew, run by run{adds}",
-             ylabel=f"epsilon at delta {in_full(terms.delta)}",
+             ylabel=f"epsilon at delta {in_full(seen.terms.delta)}",
              xlim=(0, max(seen.spent.rounds, 1)), ylim=(0, None))  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fuaudit.budgets.dpsgd.clients import Batches, ClientsAccount
 from fuaudit.budgets.family import Release, Spent
-from fuaudit.budgets.mechanisms import Account, account_for, mechanism_of, statement_for, unaccounted
+from fuaudit.budgets.mechanisms import Account, Mechanism, account_for, mechanism_of, statement_for, unaccounted
 from fuaudit.budgets.statement import Statement
 from fuaudit.text import counted
 
@@ -24,6 +25,7 @@ class Terms:
         delta: at which an epsilon holds.
         differ: in how many elements two top sets of a round may differ, at most.
         times: how often a client can take part in a round, at most.
+        batches: of noisy steps; None where nobody accounts for their law.
         secrets_with: the runs with which the clients' secrets lie.
         trusted: tombstones, of whose rounds nothing is left but the ledger.
         strangers: part -> why its word is not taken.
@@ -34,11 +36,16 @@ class Terms:
     delta: float
     differ: int
     times: int = 1
+    batches: Batches | None = None
     secrets_with: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     strangers: Mapping[str, str] | None = None
     by_config: frozenset[Release] = frozenset()
     byzantine: tuple[int, ...] = ()
+
+    def mechanism(self, one: Release) -> Mechanism:
+        """What was told, under these terms; see :func:`fuaudit.budgets.mechanisms.mechanism_of`."""
+        return mechanism_of(one.mechanism, dict(one.parameters), self.differ, self.batches)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def _account(spent: Spent, terms: Terms, part: str, releases: Sequence[Release],
     told = PartAccount(part, tuple(releases), spent.rounds, spent.silent(part), reason, None, None)
     if reason:
         return told
-    one = mechanism_of(releases[0].mechanism, dict(releases[0].parameters), terms.differ)
+    one = terms.mechanism(releases[0])
     found = account_for(one, spent.rounds * terms.times, terms.delta)
     return replace(told, reason=found.note, found=found, statement=_statement(found, spent, terms, told, reader))
 
@@ -116,7 +123,7 @@ def _in_the_way(spent: Spent, terms: Terms, part: str, releases: Sequence[Releas
     found = [why for who, why in (terms.strangers or {}).items() if who == part]
     found += [] if found or terms.by_config.issuperset(releases) else [OTHERWISE]
     found += [TWICE] if spent.at_once(part) > 1 else []
-    return found + [why for one in releases if (why := unaccounted(one.mechanism, dict(one.parameters)))]
+    return found + [why for one in releases if (why := unaccounted(one.mechanism, dict(one.parameters), terms.batches))]
 
 
 def _statement(found: Account, spent: Spent, terms: Terms, told: PartAccount, reader: str) -> Statement:
@@ -130,21 +137,32 @@ def _statement(found: Account, spent: Spent, terms: Terms, told: PartAccount, re
         covered += f". Of {', '.join(alone)} there is the ledger alone, which is taken as told"
     return replace(
         of_one,
-        unit=f"{of_one.unit}; she is in all of these runs{_honest(terms)}",
+        unit=_unit(found, of_one, terms),
         adversary=f"{reader}; {of_one.adversary}",
         trust_model=_trust(of_one.trust_model, [name for name in terms.secrets_with if name in seen]),
-        sampling_assumption="none: a client is charged for every round, drawn or not. Towards whoever has the plan, or "
-        "the key of its draws, nothing is amplified: operator, server and auditor have them",
+        sampling_assumption=_sampling(found, of_one),
         rounds_covered=covered,
         outside_it=f"{OUTSIDE}; {of_one.outside_it}",
     )
 
 
-def _honest(terms: Terms) -> str:
-    """Who is not covered, in words."""
-    if not terms.byzantine:
-        return ""
-    return f", and is none of those who are Byzantine by the config: {', '.join(map(str, terms.byzantine))}"
+def _unit(found: Account, of_one: Statement, terms: Terms) -> str:
+    """Whom or what the account protects in all runs, and of whom it does not."""
+    it, of = ("it", "of none") if isinstance(found, ClientsAccount) else ("she", "is none")
+    named = ", ".join(map(str, terms.byzantine))
+    honest = f", and {of} of those who are Byzantine by the config: {named}" if named else ""
+    return f"{of_one.unit}; {it} is in all of these runs{honest}"
+
+
+def _sampling(found: Account, of_one: Statement) -> str:
+    """What is assumed of sampling: of clients nothing; of the rows of Poisson batches where it is counted."""
+    charged = "a client is charged for every round, drawn or not"
+    if isinstance(found, ClientsAccount) and found.amplified:
+        return f"clients are not sampled: {charged}. Of rows: {of_one.sampling_assumption}"
+    return (
+        f"none: {charged}. Towards whoever has the plan, or the key of its draws, nothing is amplified: operator, "
+        "server and auditor have them"
+    )
 
 
 UNTOLD = "rounds that were lost in a break, where no model of their platform was stored"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import Literal
 
 from fuaudit.errors import UsageError
 
@@ -29,11 +30,14 @@ class Target:
         epsilon: what all rounds of one client may have together.
         delta: at which it holds; above 0 needs the extra ``budgets``.
         differ: in how many elements two top sets of a round may differ, at most; this is assumed.
+        towards: "server" for whoever may have the plan, or the key of its draws; "public" for whoever has neither, so
+            that rows which are seldom sampled are charged less. It matters to DP-SGD with Poisson batches alone.
     """
 
     epsilon: float
     delta: float
     differ: int = 1
+    towards: Literal["server", "public"] = "server"
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < inf:

@@ -55,8 +55,8 @@ def budget_of_run(
         require_format(picture)
     found = account_of(load_run(run), delta, differ, published, also)
     if picture is not None:
-        seen = {name: Seen(one.spent, one.accounts, one.reasons) for name, one in found.towards.items()}
-        plot(seen, found.terms, picture)
+        seen = {name: Seen(one.spent, one.accounts, one.reasons, one.terms) for name, one in found.towards.items()}
+        plot(seen, picture)
     output.emit(found.as_json(), list(_lines(found)), list(_short(found)))
 
 

@@ -29,6 +29,7 @@ class Purpose(StrEnum):
     AUDIT = "audit"
     STAGE = "stage"
     CLIENT_STAGE = "client stage"
+    SOLVER = "solver"
 
 
 class Stream(StrEnum):

@@ -1,7 +1,9 @@
-"""Draws of the stages of an exchange: each stands in the plan behind the steps of its round, and is cut with them.
+"""Draws of a solver and of the stages of an exchange: each stands in the plan behind the steps of its round.
 
-So an unlearner decides nothing about them. Where it draws anything anew (the initial model, a cohort, a batch), stages
-draw everything anew from there on: what was drawn once is never used over rows that changed.
+They are cut with these steps, so an unlearner decides nothing about them. Where it draws anything anew (the initial
+model, a cohort, a batch), stages draw everything anew from there on: what was drawn once is never used over rows that
+changed. The noise of all steps of a round stands there too: a round that is cut inside makes its first steps again,
+with noise of its own.
 """
 
 from __future__ import annotations
@@ -16,18 +18,24 @@ from fuaudit.plans.plan import Plan
 
 
 class Place(NamedTuple):
-    """Where a part of an exchange stands: in which of its chains, and there as which, from 0."""
+    """Where a part of a round stands: the solver, or in which chain of the exchange, and there as which, from 0."""
 
-    chain: Literal["client", "transport", "server"]
+    chain: Literal["solver", "client", "transport", "server"]
     number: int = 0
 
     def __str__(self) -> str:
-        return self.chain if self.chain == "transport" else f"{self.chain}.{self.number}"
+        return self.chain if self.chain in ("solver", "transport") else f"{self.chain}.{self.number}"
 
     def address(self, round_number: int, step: int) -> Address:
         """What a part draws in a round has positions from a step on; one more client stage shifts no server stage."""
-        purpose = Purpose.CLIENT_STAGE if self.chain == "client" else Purpose.STAGE
+        purpose = _PURPOSE_OF.get(self.chain, Purpose.STAGE)
         return Address(purpose, round_number, step + self.number + (self.chain == "server"))
+
+
+OF_SOLVER = Place("solver")
+"""Where a solver draws, and under which name a round tells of it."""
+
+_PURPOSE_OF = {"solver": Purpose.SOLVER, "client": Purpose.CLIENT_STAGE}
 
 
 class StageDraws(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from fuaudit.budgets.family import Charge, Family, Spent, spent_towards_public, 
 from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Population
+from fuaudit.plans.batch_laws import batches_of
 from fuaudit.runs.kin import Kin, kinship, kinship_of, tombstones, with_secrets
 from fuaudit.runs.ledger import released
 from fuaudit.runs.released import Unlimited, by_config, family_of, strangers, unlimited
@@ -31,6 +32,7 @@ class Towards:
 
     spent: Spent
     accounts: tuple[PartAccount, ...]
+    terms: Terms
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -116,7 +118,7 @@ def account_of(
         related.run.name,
         terms,
         tuple(sorted({family.run, *published, *(charge.name for charge in seen["public"][0].charges)})),
-        {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
+        {name: _towards(spent, terms, reader) for name, (spent, reader) in seen.items()},
         unlimited(related.kin, _shown(run), terms.by_config),
     )
 
@@ -129,10 +131,23 @@ def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> Family
     """
     related = kinship_of(run, ancestors)
     terms, spent = _terms(run, related.kin), spent_towards_server(family_of(related))
-    found = tuple(one.with_outside(SIBLINGS) for one in accounts(spent, terms, LINEAGE))
+    found = _towards(spent, terms, LINEAGE)
+    beside = replace(found, accounts=tuple(one.with_outside(SIBLINGS) for one in found.accounts))
     left = unlimited(related.kin, _shown(run), terms.by_config)
     own = related.run.name
-    return FamilyAccount(own, terms, (own,), {"lineage": Towards(spent, found)}, left)
+    return FamilyAccount(own, terms, (own,), {"lineage": beside}, left)
+
+
+def _towards(spent: Spent, terms: Terms, reader: str) -> Towards:
+    """What one reader can have seen.
+
+    Rows that are seldom sampled are charged less towards the public alone, and there only while nothing but a training
+    run was published: which rounds a request drew anew tells when a row was first drawn.
+    """
+    hidden = reader == PUBLIC and len(spent.charges) == 1
+    if terms.batches is not None and not hidden:
+        terms = replace(terms, batches=terms.batches.known())
+    return Towards(spent, accounts(spent, terms, reader), terms)
 
 
 def told_anything(chain: Iterable[Run | Tombstone]) -> bool:
@@ -147,6 +162,7 @@ def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int
         delta=delta if delta is not None else target.delta if target else 0.0,
         differ=differ if differ is not None else target.differ if target else 1,
         times=most_at_once(run.plan.law, _drawn_over(run, kin)),
+        batches=batches_of(run.plan.law, run.plan.widest),
         secrets_with=with_secrets(kin),
         trusted=tombstones(kin),
         strangers=(why := strangers(run)),

@@ -12,6 +12,7 @@ from fuaudit.declared import must_say, says
 from fuaudit.errors import FuauditError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
+from fuaudit.plans.stage_draws import OF_SOLVER, Place
 from fuaudit.registry import build
 from fuaudit.runs.kin import Kin, Kinship
 from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, PLAN, RECORDED, file_of, round_of
@@ -20,7 +21,7 @@ from fuaudit.runs.platforms import makers_of, went_on_elsewhere
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.events import as_table
-from fuaudit.training.releases import in_the_way, no_word, outside_parts, released_by
+from fuaudit.training.releases import NOISY, in_the_way, no_word, outside_parts, released_by
 
 EDITED = "an editor asked clients for more than their rounds released, and no ledger tells how much"
 
@@ -151,21 +152,23 @@ def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin], passed: frozenset[str] =
 
 
 def strangers(run: Run) -> dict[str, str]:
-    """Part of a round -> why its word is not taken; none of a client stage of fuaudit's own that stands alone."""
+    """Part of a round -> why its word is not taken; none of fuaudit's own solver, or stage that stands alone."""
     behind = "acts behind the clients, and is not accounted for"
     found = {f"server.{number}": f"a server stage {behind}" for number in range(len(run.config.server))}
     solver, dimension = build("solvers", run.config.solver), run.model.numel()
-    for number, table in enumerate(run.config.client):
-        why = no_word(table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, number, dimension)
-        why = why or outside_parts(run.config, run.exchange, number)
-        found |= {f"client.{number}": why} if why else {}
+    parts = {OF_SOLVER: run.config.solver} | {Place("client", n): table for n, table in enumerate(run.config.client)}
+    for place, table in parts.items():
+        why = no_word(place, table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, place, dimension)
+        why = why or outside_parts(run.config, run.exchange, place)
+        found |= {str(place): why} if why else {}
     return found | {"transport": f"the transport {behind}"}
 
 
 def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
-    """What client stages release under in every round, as the config has them; of parts whose word is taken."""
+    """What solver and client stages release under in every round, as the config has them; where their word is taken."""
     stages: tuple[Any, ...] = run.exchange.client_stages.stages
-    parts = {f"client.{number}": stage for number, stage in enumerate(stages)}
+    parts: dict[str, Any] = {str(OF_SOLVER): build("solvers", run.config.solver)}
+    parts |= {f"client.{number}": stage for number, stage in enumerate(stages)}
     said = {part: stage for part, stage in parts.items() if part not in distrusted and says(stage, "releases")}
     return frozenset(release_of(part, stage, run.model.numel()) for part, stage in said.items())
 
@@ -244,4 +247,4 @@ def _is_noisy(kin: Kin, by_digest: Mapping[str, Kin], by_config: Collection[Rele
 
 def _has_noise(line: Mapping[str, Any], by_config: Collection[Release]) -> bool:
     """Whether all rows of a round had noise before anybody saw them."""
-    return any(one.mechanism == "gaussian" and one in by_config for one in releases_of(line))
+    return any(one.mechanism in NOISY and one in by_config for one in releases_of(line))

@@ -73,6 +73,11 @@ def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> Excha
     return _context_of(clients, dtype, number, SIZES, DIMENSION)
 
 
+def wide_context(clients: list[int], dtype: torch.dtype, number: int, columns: int) -> ExchangeContext:
+    """The same of a model with so many parameters."""
+    return _context_of(clients, dtype, number, SIZES, columns)
+
+
 def _context_of(
     clients: list[int], dtype: torch.dtype, number: int, samples: tuple[int, ...], columns: int
 ) -> ExchangeContext:

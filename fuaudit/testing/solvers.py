@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
+from fuaudit.plans.stage_draws import OF_SOLVER
 from fuaudit.testing.client_stages import ALONE, require_lives_alone, require_rows
 from fuaudit.testing.contexts import DIMENSION, SIZES, Step, others_changed, shape_of, where_not
+from fuaudit.testing.noisy_solvers import check_noise
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
     DTYPES,
@@ -35,8 +37,9 @@ def check_solver(solver: object, places: tuple[int, ...] = (1, 4)) -> None:
     left as they are, inputs and old state left alone, the same bits when repeated, unused places without effect, a
     stack of runs with the bits of the runs one by one, no global generator; what it does not name in ``depends_on``,
     the number of all clients and of samples, has no effect. It tells nothing, and keeps no row a client under another
-    name. Where ``private`` is claimed, all that it keeps has one row
-    a client, and what a client sends and keeps depends on this client alone.
+    name. Where it declares ``draws``, the noise of each step is its client's own draw, and the one that ``releases``
+    tells of; no two steps, clients or rounds have related noise. Where ``private`` is claimed, all that it keeps has
+    one row a client, and what a client sends and keeps depends on this client alone.
 
     Args:
         solver: the solver.
@@ -56,11 +59,14 @@ def check_solver(solver: object, places: tuple[int, ...] = (1, 4)) -> None:
         for count in places:
             with problems.during(f"{count} participations of {dtype}"):
                 _check_rounds(solver, count, dtype, problems)
-            require_stacks(solver, _step(solver), count, dtype, problems, tells=False)
-            require_places(solver, _step(solver), count, dtype, problems)
+            if not says(solver, "draws"):  # one that draws is asked run by run, of those who are there
+                require_stacks(solver, _step(solver), count, dtype, problems, tells=False)
+                require_places(solver, _step(solver), count, dtype, problems)
+    problems.conclude()
+    check_noise(solver, problems)
     problems.conclude()
     with problems.during("wide rounds"):
-        lived = wide_trials(solver, _step(solver), tells=False)
+        lived = wide_trials(solver, _step(solver), own=None, tells=False)
         if says(solver, "private"):
             _check_history(solver, lived, problems)
     problems.conclude()
@@ -111,13 +117,13 @@ def _step(solver: object) -> Step:
 
 
 def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    for trial in trials(solver, _step(solver), count, dtype, problems, tells=False):
+    for trial in trials(solver, _step(solver), count, dtype, problems, own=None, tells=False):
         steps = solver.before(trial.context, trial.state)
         outcome = _outcome(trial.updates, steps)
         solver.after(outcome, trial.context, trial.state)
         untouched = torch.equal(outcome.updates, trial.updates)
         problems.require(untouched, "it changes the outcome that it was given, in place")
-        rows = all(tensor.shape == (count, DIMENSION) for tensor in trial.made.values())
+        rows = all((len(tensor), tensor.shape[-1]) == (count, DIMENSION) for tensor in trial.made.values())
         problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
         require_untouched(trial, solver.per_client_state, problems)
         require_mixed(_step(solver), trial, solver.per_client_state, problems)
@@ -129,7 +135,7 @@ def _check_history(solver: object, lived: list[Trial], problems: Problems) -> No
     """All rounds of each client again, without anybody else."""
 
     def again(trial: Trial, own: Tensor, whole: ExchangeContext, state: State) -> tuple[State, State]:
-        return _step(solver)(trial.updates[own], whole.bare().muted(), state)
+        return _step(solver)(trial.updates[own], whole.at(OF_SOLVER, solver, None).muted(), state)
 
     require_lives_alone(again, lived, f"what a client sends or keeps {ALONE}", problems)
 
@@ -139,7 +145,7 @@ def _check_alone(solver: object, trial: Trial, problems: Problems) -> None:
     for place, own in enumerate(trial.context.cohort.clients.tolist()):
         updates, whole = others_changed(trial.updates, trial.whole, place)
         memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}
-        made, new = _step(solver)(updates, whole.bare(), memories)
+        made, new = _step(solver)(updates, whole.at(OF_SOLVER, solver, None), memories)
         alone = all(torch.equal(made[name][place], tensor[place]) for name, tensor in trial.made.items())
         alone &= all(torch.equal(new[name][own], tensor[own]) for name, tensor in trial.new.items())
         problems.require(alone, f"what a client sends or keeps {ALONE}")

@@ -9,10 +9,13 @@ from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Law, Population
+from fuaudit.plans.batch_laws import batches_of
+from fuaudit.plans.stage_draws import OF_SOLVER, Place
 from fuaudit.plans.strange_laws import places_of
 from fuaudit.registry import called
+from fuaudit.text import counted
 from fuaudit.training.exchange import Exchange
-from fuaudit.training.releases import SCALED, in_the_way, released_by
+from fuaudit.training.releases import SCALED, in_the_way, part_at, released_by
 
 if TYPE_CHECKING:
     from fuaudit.budgets.mechanisms import Account
@@ -38,15 +41,16 @@ def capped(
     """
     from fuaudit.budgets.cap import capped as account
 
-    number = charged(exchange)
-    stage: Any = exchange.client_stages.stages[number]
-    told = released_by(stage, dimension)
-    if why := in_the_way(exchange, solver, scaling, number, dimension):
+    place = charged(exchange, solver)
+    part = part_at(exchange, solver, place)
+    told = released_by(part, dimension)
+    if why := in_the_way(exchange, solver, scaling, place, dimension):
         hint = 'Say scaling = "none".' if why == SCALED else ""
-        raise ExceededError(f"[budget] cannot account for {called(stage)}: {why}", hint)
+        raise ExceededError(f"[budget] cannot account for {called(part)}: {why}", hint)
     times = most_at_once(law, [population])
+    batches = batches_of(law, population) if told.mechanism == "dpsgd" else None
     try:
-        return account(target, told.mechanism, told.parameters, law.rounds, times)
+        return account(target, told.mechanism, told.parameters, law.rounds, times, batches)
     except UsageError as error:
         raise type(error)(f"[budget]: {error.args[0]}", error.hint) from None
 
@@ -58,8 +62,8 @@ def most_at_once(law: Law, populations: Iterable[Population]) -> int:
     return max(places_of(law, population.of_laws) for population in populations)
 
 
-def charged(exchange: Exchange) -> int:
-    """Which client stage, counted from 0, is the one under which honest clients of a round release something.
+def charged(exchange: Exchange, solver: Any) -> Place:
+    """Where the one part stands under which honest clients of a round release something: the solver, or a stage.
 
     Raises:
         ExceededError: there is none, or several.
@@ -67,10 +71,18 @@ def charged(exchange: Exchange) -> int:
     stages: tuple[Any, ...] = exchange.client_stages.stages
     honest = [number for number in range(len(stages)) if number not in exchange.byzantine]
     releasing = [number for number in honest if says(stages[number], "releases") is not None]
+    if says(solver, "draws"):
+        if releasing:
+            raise ExceededError(
+                f"[budget] accounts for one mechanism, and {called(solver)} releases under one, as "
+                f"{counted(len(releasing), '[[client]] stage')} besides"
+            )
+        return OF_SOLVER
     if len(releasing) != 1:
         raise ExceededError(
             f"[budget] accounts for one mechanism, and {len(releasing) or 'no'} [[client]] stages say what they "
             "release under",
-            "Of fuaudit's own there are consensus and gaussian-noise. Leave [budget] out where nothing is limited.",
+            "Of fuaudit's own there are consensus and gaussian-noise, and the solver dpsgd. Leave [budget] out where "
+            "nothing is limited.",
         )
-    return releasing[0]
+    return Place("client", releasing[0])

@@ -135,6 +135,7 @@ class Exchange:
         transport: how rows come to the server.
         byzantine: which of the client stages, counted from 0, are those of Byzantine clients.
         private_solver: whether the clients keep what the solver does, which stands in front of all.
+        drawing_solver: whether the solver adds noise to their steps.
     """
 
     server: Chain
@@ -142,6 +143,7 @@ class Exchange:
     transport: Any = Clear()
     byzantine: frozenset[int] = frozenset()
     private_solver: bool = False
+    drawing_solver: bool = False
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -176,8 +178,8 @@ class Exchange:
 
     @property
     def draws(self) -> bool:
-        """Whether a part of it draws."""
-        return any(says(part, "draws") for part in self.parts)
+        """Whether a part of a round draws: of it, or the solver."""
+        return self.drawing_solver or any(says(part, "draws") for part in self.parts)
 
     @property
     def has_secrets(self) -> bool:
@@ -186,11 +188,15 @@ class Exchange:
 
     @property
     def telling(self) -> frozenset[str]:
-        """The parts that may tell of a round: fuaudit's own tell nothing, and neither do Byzantine clients."""
+        """The parts that may tell of a round: fuaudit's own tell nothing, and neither do Byzantine clients.
+
+        Of a solver that draws is told what it releases.
+        """
         honest = (n for n in range(len(self.client_stages.stages)) if n not in self.byzantine)
         named = {f"client.{n}": self.client_stages.stages[n] for n in honest} | {"transport": self.transport}
         named |= {f"server.{n}": stage for n, stage in enumerate(self.server.stages)}
-        return frozenset(name for name, part in named.items() if type(part).__module__.partition(".")[0] != "fuaudit")
+        told = {name for name, part in named.items() if type(part).__module__.partition(".")[0] != "fuaudit"}
+        return frozenset(told | ({"solver"} if self.drawing_solver else set()))
 
     def may_tell(self, event: Mapping[str, Any]) -> bool:
         """Whether an event, as a table, may be one of its rounds; rows of Byzantine clients are rejected by itself."""
@@ -217,13 +223,14 @@ class Exchange:
 
 def exchange_of(config: Config) -> Exchange:
     """The exchange that a config names."""
-    kinds = [stage_kind(stage, "client") for stage in config.client]
+    kinds, solver = [stage_kind(stage, "client") for stage in config.client], build("solvers", config.solver)
     return Exchange(
         Chain(tuple(build_stage(stage) for stage in config.server)),
         Chain(tuple(build_stage(stage, "client") for stage in config.client)),
         build_stage(config.transport or CLEAR, "transport"),
         frozenset(part for part, kind in enumerate(kinds) if kind == "byzantine"),
-        bool(says(build("solvers", config.solver), "private")),
+        bool(says(solver, "private")),
+        bool(says(solver, "draws")),
     )
 
 

@@ -22,11 +22,12 @@ from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.plans.stage_draws import StageDraws
 from fuaudit.registry import called
-from fuaudit.training.asking import a, asked, rows_and_state
+from fuaudit.training.asking import asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.events import Told, as_table
 from fuaudit.training.exchange import Exchange, exchanged, first_state
 from fuaudit.training.federation import per_client_state
+from fuaudit.training.noisy_steps import steps_of
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
@@ -41,7 +42,7 @@ from fuaudit.training.rounds import (
     stripped,
     under,
 )
-from fuaudit.training.solvers import Sgd, Solver, Steps
+from fuaudit.training.solvers import Sgd, Solver
 from fuaudit.training.stages import require_form
 
 
@@ -88,6 +89,11 @@ class Procedure:
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
         return per_client_state(self.solver, self.exchange)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the solver, or a part of the exchange, draws."""
+        return bool(says(self.solver, "draws")) or self.exchange.draws
 
     @property
     def abrupt(self) -> tuple[str, ...]:
@@ -165,19 +171,23 @@ def initial_state(
     )
 
 
-def cohorts_of(drawn_round: Round, population: Population, device: torch.device) -> Cohort:
-    """The cohorts of one round with the sizes that the retained population gives them."""
+def cohorts_of(drawn_round: Round, population: Population, device: torch.device, on_empty: bool = False) -> Cohort:
+    """The cohorts of one round with the sizes that the retained population gives them.
+
+    ``on_empty``: a step is taken on an empty batch too, as where steps have noise.
+    """
     clients = drawn_round.cohorts
 
     def of_each(told: Callable[[int], int]) -> Tensor:
         found = [told(client) for client in clients.reshape(-1).tolist()]
         return torch.tensor(found, dtype=torch.int64, device=device).view(clients.shape)
 
+    taken = (drawn_round.batches != NONE).any(axis=-1) | (on_empty & (clients != NONE)[..., None])
     return Cohort(
         clients=torch.from_numpy(clients).to(device),
         rows=of_each(lambda client: population.rank.get(client, -1)),
         sizes=of_each(lambda client: len(population.samples.get(client, ()))),
-        steps=torch.from_numpy((drawn_round.batches != NONE).any(axis=-1).sum(axis=-1)).to(device),
+        steps=torch.from_numpy(taken.sum(axis=-1)).to(device),
         present=torch.from_numpy(clients != NONE).to(device),
         members=len(population.clients),
         total=population.size,
@@ -202,7 +212,7 @@ def execute(
         problem: from :func:`client_problem`, over the same population.
         population: the retained one; sizes and weights come from it, never from an earlier version.
         schedule: the expanded plans of the n runs.
-        draws: of the stages of the exchange, one a run; needed where a stage draws.
+        draws: of the solver and the stages of the exchange, one a run; needed where one of them draws.
 
     Yields:
         The number of each round and the state after it.
@@ -210,11 +220,12 @@ def execute(
     Raises:
         PluginError: the chain of stages does not leave one row, or a state does not keep its form.
     """
-    round_state, own = start, tuple(draws) if procedure.exchange.draws else ()
+    round_state, own = start, tuple(draws) if procedure.draws else ()
     for number in range(first, schedule.rounds + 1):
         drawn_round = schedule.round(number)
         # sizes and weights of the retained population, in kept rounds too: no round may know how many rows are gone
-        cohort = cohorts_of(drawn_round, population, round_state.vectors.device)
+        noisy = bool(says(procedure.solver, "draws"))
+        cohort = cohorts_of(drawn_round, population, round_state.vectors.device, on_empty=noisy)
         told: Told | None = [] if len(round_state.vectors) == 1 else None
         step_size = procedure.step_sizes.at(number)
         context = ExchangeContext(number, cohort, round_state.vectors, step_size, draws=own, told=told)
@@ -243,9 +254,9 @@ def _advanced(
     # remembers, and all of it is recorded
     own = prefix_of(procedure.solver)
     before = stripped(own, round_state.state)
-    # and a solver draws and tells nothing: it cannot make the noise of a stage behind it, nor tell what that hides
+    # and a solver tells nothing, for it knows what noise is to hide; nor can it make the noise of a stage behind it
     bare = context.bare().muted()
-    steps = asked(procedure.solver, "before", a(Steps), bare, before)
+    steps = steps_of(procedure.solver, context, before)
     outcome = engine.advance(problem, round_state.vectors, batches, replace(steps, divisor=procedure.divisor))
     uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, bare, before)
     require_form(procedure.solver, before, memory)

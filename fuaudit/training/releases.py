@@ -1,4 +1,4 @@
-"""What client stages say that they release under, and why an account of one does not hold by config and exchange.
+"""What solvers and client stages say that they release under, and why an account of one fails by config and exchange.
 
 Caps of configs and accounts of runs ask the same list, :func:`in_the_way`. What is of another package a cap takes at
 its word, and says so; an account does not (:func:`no_word`, :func:`outside_parts`). Reasons that need a run, or several
@@ -13,6 +13,7 @@ from typing import Any
 from fuaudit.config import Config, stage_kind
 from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import FuauditError, PluginError
+from fuaudit.plans.stage_draws import OF_SOLVER, Place
 from fuaudit.registry import blaming, called, find, is_strange, singular
 from fuaudit.training.events import Released, require_event
 from fuaudit.training.exchange import Exchange
@@ -24,12 +25,15 @@ GIVEN = "is given rows of all clients as they were before it, and may send one a
 PUT_BACK = "the one is given rows as they were, the other acts behind the clients' rows, and may put back what was kept"
 NO_WORD = "nothing compares what it lets out with what it tells"
 
+NOISY = frozenset({"gaussian", "dpsgd"})
+"""Mechanisms under which all that a client sends has noise."""
+
 Part = tuple[str, str]
 """Kind and name of a plugin."""
 
 
 def released_by(part: Any, columns: int) -> Released:
-    """The mechanism of a client stage, over so many columns.
+    """The mechanism of a client stage, or of a solver that draws, over so many columns.
 
     Raises:
         PluginError: it answers with something that is no mechanism.
@@ -42,44 +46,59 @@ def released_by(part: Any, columns: int) -> Released:
     return told
 
 
-def in_the_way(exchange: Exchange, solver: Any, scaling: str, number: int, columns: int) -> str:
-    """Why no account holds of what a client stage, counted from 0, says that it releases; empty for nothing.
+def part_at(exchange: Exchange, solver: Any, place: Place) -> Any:
+    """The solver, or a client stage."""
+    return solver if place == OF_SOLVER else exchange.client_stages.stages[place.number]
+
+
+def in_the_way(exchange: Exchange, solver: Any, scaling: str, place: Place, columns: int) -> str:
+    """Why no account holds of what the solver, or a client stage, says that it releases; empty for nothing.
 
     Raises:
         PluginError: as :func:`released_by`.
     """
-    stages: tuple[Any, ...] = exchange.client_stages.stages
-    if any(map(is_agreement, stages[:number])):
-        return BEHIND
-    if way := past(exchange, number):
-        return way
-    if says(stages[number], "releases") and released_by(stages[number], columns).mechanism == "gaussian":
-        return beside_rows(solver) or (SCALED if scaling != "none" else "")
-    return ""
+    # client stages get what the solver lets out, so none of them can let out what it had
+    if place != OF_SOLVER:
+        if any(map(is_agreement, exchange.client_stages.stages[: place.number])):
+            return BEHIND
+        if way := past(exchange, place.number):
+            return way
+    part = part_at(exchange, solver, place)
+    told = released_by(part, columns).mechanism if says(part, "releases") else ""
+    if told == "gaussian" and (beside := beside_rows(solver)):
+        return beside
+    return SCALED if told in NOISY and scaling != "none" else ""
 
 
-def no_word(name: str) -> str:
-    """Why the word of a client stage is not taken by itself; empty for one of fuaudit's own, which tests look at."""
-    return "" if _is_own("client_stages", name) else f"the stage {name!r} is not fuaudit's own, and {NO_WORD}"
+def no_word(place: Place, name: str) -> str:
+    """Why the word of a part is not taken by itself; empty for one of fuaudit's own, which tests look at."""
+    kind, part = ("solvers", "solver") if place == OF_SOLVER else ("client_stages", "stage")
+    return "" if _is_own(kind, name) else f"the {part} {name!r} is not fuaudit's own, and {NO_WORD}"
 
 
-def outside_parts(config: Config, exchange: Exchange, number: int) -> str:
-    """Why parts of other packages around a client stage, counted from 0, leave no account of it; empty for nothing.
+def outside_parts(config: Config, exchange: Exchange, place: Place) -> str:
+    """Why parts of other packages around the solver, or a client stage, leave no account of it; empty for nothing.
 
     What they are given decides. Whoever is given the rows of all clients in front of the noise may send one row as
     that of many, each with noise of its own. Whoever is given rows in another way may keep them, and a part behind the
     noise may put them back. One behind it alone is given nothing but what has noise.
     """
-    if all_rows := _of_others(_given_all_rows(config, exchange, number)):
+    if all_rows := _of_others(_given_all_rows(config, exchange, place)):
         return f"{all_rows[0]} is not fuaudit's own, {GIVEN}"
-    if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, number))):
+    if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, place))):
         return f"{keeping[0]} and {behind[0]} are not fuaudit's own: {PUT_BACK}"
     return ""
 
 
-def _given_all_rows(config: Config, exchange: Exchange, number: int) -> list[Part]:
-    """What treats the rows of a round in front of a client stage, and who proposes in it where it is an agreement."""
+def _given_all_rows(config: Config, exchange: Exchange, place: Place) -> list[Part]:
+    """What treats the rows of a round in front of a part, and who proposes in it where it is an agreement.
+
+    In front of a solver there is nothing: its noise is in the steps.
+    """
+    if place == OF_SOLVER:
+        return []
     stages: tuple[Any, ...] = exchange.client_stages.stages
+    number = place.number
     later = range(number + 1, len(stages)) if is_agreement(stages[number]) else ()
     at = [*range(number), *(one for one in later if offers(stages[one], "proposals"))]
     return [("solvers", config.solver["use"]), *_parts("client", [config.client[one] for one in at])]
@@ -91,10 +110,11 @@ def _given_some_rows(config: Config) -> list[Part]:
     return [*((kind, table["use"]) for kind, table in tables.items()), *_parts("adversary", config.adversary)]
 
 
-def _behind(config: Config, number: int) -> list[Part]:
-    """What is given rows as a client stage left them."""
+def _behind(config: Config, place: Place) -> list[Part]:
+    """What is given rows as the solver, or a client stage, left them."""
     transport = _parts("transport", [config.transport] if config.transport else [])
-    return [*_parts("client", config.client[number + 1 :]), *transport, *_parts("server", config.server)]
+    later = config.client if place == OF_SOLVER else config.client[place.number + 1 :]
+    return [*_parts("client", later), *transport, *_parts("server", config.server)]
 
 
 def _parts(key: str, tables: Iterable[Mapping[str, Any]]) -> list[Part]:

@@ -10,13 +10,14 @@ from fuaudit.budgets.mechanisms import assumed
 from fuaudit.budgets.spent import UNTOLD
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
+from fuaudit.plans.stage_draws import OF_SOLVER, Place
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.released import asked_of_clients, lost_elsewhere, release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full
 from fuaudit.training.capped import capped, charged, most_at_once
-from fuaudit.training.releases import byzantine, no_word, outside_parts
+from fuaudit.training.releases import byzantine, no_word, outside_parts, part_at
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -25,8 +26,8 @@ def budget(run: Run, target: Target) -> CheckResult:
     try:
         solver = build("solvers", run.config.solver)
         found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling)
-        number = charged(run.exchange)
-        of_stage = release_of(f"client.{number}", run.exchange.client_stages.stages[number], dimension)
+        place = charged(run.exchange, solver)
+        of_part = release_of(str(place), part_at(run.exchange, solver, place), dimension)
     except ExceededError as error:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")
     except UsageError as error:
@@ -38,9 +39,9 @@ def budget(run: Run, target: Target) -> CheckResult:
         )
     others = set[str]()
     for line in run.ledger.of_kind("round"):
-        told = [one for one in releases_of(line) if one.part == of_stage.part]
-        others |= {one.part for one in releases_of(line)} - {of_stage.part}
-        if any(one != of_stage for one in told):
+        told = [one for one in releases_of(line) if one.part == of_part.part]
+        others |= {one.part for one in releases_of(line)} - {of_part.part}
+        if any(one != of_part for one in told):
             return fails(
                 f"In round {line['round']} of {name_of(run)} another mechanism was told than its budget charges."
             )
@@ -49,7 +50,7 @@ def budget(run: Run, target: Target) -> CheckResult:
                 f"The mechanism of its budget was told several times in round {line['round']} of {name_of(run)}, and "
                 "is charged once."
             )
-    if of_clients := sorted(part for part in others if part.startswith("client.")):
+    if of_clients := sorted(part for part in others if part.split(".")[0] in ("solver", "client")):
         return unclear(
             f"In {name_of(run)} {', '.join(of_clients)} told of releases that it does not say before training, so the "
             "budget does not charge them."
@@ -60,7 +61,7 @@ def budget(run: Run, target: Target) -> CheckResult:
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
         f"its config, epsilon {in_full(target.epsilon)} at delta {in_full(target.delta)}. What other runs of the "
         "lineage released is not counted.",
-        f"{assumed(found, target)}{_at_its_word(run, number)}{_behind(others)}{_lost(run)}{_covered(run)}",
+        f"{assumed(found, target)}{_at_its_word(run, place)}{_behind(others)}{_lost(run)}{_covered(run)}",
     )
 
 
@@ -74,9 +75,10 @@ def _behind(others: Collection[str]) -> str:
     return f" What {', '.join(sorted(others))} told of acts behind the clients, and the budget does not charge it."
 
 
-def _at_its_word(run: Run, number: int) -> str:
+def _at_its_word(run: Run, place: Place) -> str:
     """What an account takes on the word of other packages, as sentences; empty where all parts are fuaudit's own."""
-    found = (no_word(run.config.client[number]["use"]), outside_parts(run.config, run.exchange, number))
+    table = run.config.solver if place == OF_SOLVER else run.config.client[place.number]
+    found = (no_word(place, table["use"]), outside_parts(run.config, run.exchange, place))
     return "".join(f" The budget takes parts of other packages at their word: {why}." for why in found if why)
 
 

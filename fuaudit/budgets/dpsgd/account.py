@@ -116,12 +116,19 @@ class DpSgdAccount:
 
 
 def account(
-    steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1, cells: int = CELLS, cut: float = 0.0
+    steps: Sequence[Steps],
+    delta: float,
+    law: BatchLaw,
+    times: int = 1,
+    cells: int = CELLS,
+    cut: float = 0.0,
+    figures: bool = True,
 ) -> DpSgdAccount:
     """The account of so many steps; the exact loss is composed on so many ``cells``.
 
     Args:
         cut: the chance that any batch that may have the row is cut to fit, at most; of Poisson batches.
+        figures: whether Opacus's are computed too, which do not decide.
 
     Raises:
         UsageError: numbers out of range, or no library that composes.
@@ -140,9 +147,10 @@ def account(
     if plain == inf and (delta == 0 or min(each.noise for each in kinds) == 0):
         silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NO_DELTA if delta == 0 else NO_NOISE))
         return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent, cut)
+    beside = {"rdp": renyi, "prv": random_variables, "gdp": central_limit} if figures else {}
     return DpSgdAccount(
         kinds, delta, law, times, plain, bracket(kinds, delta, cells), by_whole_orders(kinds, delta),
-        {"rdp": renyi(kinds, delta), "prv": random_variables(kinds, delta), "gdp": central_limit(kinds, delta)}, cut,
+        {name: says(kinds, delta) for name, says in beside.items()}, cut,
     )  # fmt: skip
 
 

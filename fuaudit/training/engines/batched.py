@@ -235,7 +235,8 @@ def _clipped_moves(
     for inputs, targets, rates in zip(*(tensor.split(1, dim=1) for tensor in read), strict=True):
         own = [*gradients(named, inputs, targets, torch.ones_like(rates)).values()]
         squares = [gradient.flatten(1).to(torch.float64).square().sum(dim=1) for gradient in own]
-        scales = within(torch.stack(squares).sum(dim=0).sqrt(), clip).to(rates) * rates[:, 0]
+        lengths = torch.stack(squares).sum(dim=0).sqrt()
+        scales = within(lengths, clip, rates.dtype).to(rates) * rates[:, 0]
         for move, gradient in zip(moves, own, strict=True):
             move += gradient * scales.view(-1, *[1] * (gradient.dim() - 1))
     return moves

@@ -61,12 +61,14 @@ class Engine(Protocol):
         """
 
 
-def within(norms: Tensor, clip: float) -> Tensor:
+def within(norms: Tensor, clip: float, dtype: torch.dtype) -> Tensor:
     """What gradients of these norms, in float64, are scaled by: 1, or less where they are longer than ``clip``.
 
-    A norm of zero scales by 1. What is longer is left shorter by some units of rounding, so that none is longer after.
+    A norm of zero scales by 1. What is longer is left shorter by some units of rounding of the ``dtype`` of gradients,
+    so that none is longer after.
     """
-    return (clip * (1 - 2.0**-40) / norms.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
+    bound = clip * (1 - max(2.0**-40, 4 * torch.finfo(dtype).eps))
+    return (bound / norms.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
 
 
 def single_threaded() -> None:

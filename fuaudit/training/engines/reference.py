@@ -61,7 +61,7 @@ def _clipped(module: nn.Module, problem: ClientProblem, rows: Tensor, steps: Ste
         loss = cross_entropy(module(problem.inputs[row]), problem.targets[row])
         own = torch.autograd.grad(loss, parameters)
         squares = [gradient.to(torch.float64).square().sum() for gradient in own]
-        scale = within(torch.stack(squares).sum().sqrt(), steps.clip)
+        scale = within(torch.stack(squares).sum().sqrt(), steps.clip, total[0].dtype)
         for added, gradient in zip(total, own, strict=True):
             added += gradient * scale.to(gradient)
     if steps.noise is not None:

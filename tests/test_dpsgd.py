@@ -1,0 +1,478 @@
+"""DP-SGD at the clients: the noise that is told is in what comes out, and is charged by the law of batches."""
+
+import json
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import pytest
+import torch
+from fuaudit_plugins.dpsgd import DpSgd
+from tests_support import AUDIT_KEY, drawn_client, secret
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.budgets.dpsgd.account import account
+from fuaudit.budgets.dpsgd.clients import Batches, NoisySteps, account_for, any_of
+from fuaudit.budgets.dpsgd.laws import FIXED, POISSON
+from fuaudit.budgets.dpsgd.steps import Steps as Charged
+from fuaudit.errors import PluginError, UsageError
+from fuaudit.plans import AvailabilityLaw, Population, Request, UniformLaw, WeightedLaw
+from fuaudit.plans.availability import FreshBatches, PermutedEpochs, PoissonBatches, StaticProbability
+from fuaudit.plans.batch_laws import batches_of
+from fuaudit.plans.stacked import LazySchedule
+from fuaudit.runs.account import account_of
+from fuaudit.testing.solvers import check_solver
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.training.engines import engine as engine_of
+from fuaudit.training.events import Released
+from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.setup import setup
+from fuaudit.training.solvers import Steps
+from fuaudit.verification.verify import default_spec
+from fuaudit.workflow import begin
+from fuaudit.workflow import unlearn as unlearning
+from fuaudit.workflow.begin import begun
+from fuaudit.workflow.prune import prune
+
+NORM, NOISE = 0.5, 4.0
+SOLVER = {"use": "dpsgd", "norm": NORM, "noise": NOISE}
+LEARNER = {
+    "use": "dropouts", "scenario": "static", "probability": 0.5, "first_all": False,
+    "rounds": 4, "steps": 2, "rate": 0.25, "batch": 2, "largest_batch": 3, "step_size": 0.1,
+}  # fmt: skip
+UNCUT = LEARNER | {"largest_batch": 12}
+RUN = {"checkpoint_every": 2, "engine": "reference", "device": "cpu", "requests": 3}
+DELTA = 1e-5
+
+
+def tables(learner=LEARNER, **more):
+    return tiny_config(learner=learner, solver=SOLVER, server=[{"use": "mean"}], run=RUN) | more
+
+
+def trained(folder, learner=LEARNER, **more):
+    return train(tables(learner, **more), folder, tiny_dataset(), secret(1))
+
+
+# the contract
+
+
+def test_contract():
+    check_solver(DpSgd(NORM, NOISE))
+
+
+@dataclass(frozen=True)
+class Quieter(DpSgd):
+    """Adds a little less noise than it tells."""
+
+    def before(self, context, state):
+        steps = super().before(context, state)
+        return replace(steps, noise=0.8 * steps.noise)
+
+
+@dataclass(frozen=True)
+class OnceARound(DpSgd):
+    """The same noise in all steps of a round."""
+
+    def before(self, context, state):
+        steps = super().before(context, state)
+        return replace(steps, noise=steps.noise[:, :1].expand_as(steps.noise).clone())
+
+
+@dataclass(frozen=True)
+class OnceForAll(DpSgd):
+    """The same noise in every round."""
+
+    def before(self, context, state):
+        return super().before(replace(context, own=lambda place: context.own(place)), state) and self._of_one(context)
+
+    def _of_one(self, context):
+        from fuaudit.draws import Address, Labelled, Purpose
+
+        clients = context.cohort.clients.tolist()
+        fixed = replace(
+            context, own=lambda place: Labelled(bytes(32), Address(Purpose.SOLVER, client=clients[place]))
+        )
+        return super().before(fixed, {})
+
+
+@dataclass(frozen=True)
+class Shared(DpSgd):
+    """Noise that all draw together."""
+
+    def before(self, context, state):
+        return super().before(replace(context, own=lambda place: context.shared), state)
+
+
+@dataclass(frozen=True)
+class Wider(DpSgd):
+    """Clips to twice the norm that it tells."""
+
+    def before(self, context, state):
+        return replace(super().before(context, state), clip=2 * self.norm)
+
+
+@dataclass(frozen=True)
+class Silent(DpSgd):
+    """Draws, and gives no noise."""
+
+    def before(self, context, state):
+        return Steps(context.step_size, clip=self.norm)
+
+
+@dataclass(frozen=True)
+class Undeclared(DpSgd):
+    """Says what it releases under, and that it draws nothing."""
+
+    draws: ClassVar[bool] = False
+
+    def before(self, context, state):
+        return Steps(context.step_size, clip=self.norm)
+
+
+@dataclass(frozen=True)
+class Nameless(DpSgd):
+    """Says nothing of what it releases under."""
+
+    releases = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Quieter, "not the one that is told"),
+        (OnceARound, "related"),
+        (OnceForAll, "no draw of the client changes"),
+        (Shared, "depends on draws of others"),
+        (Wider, "another norm"),
+        (Silent, "gave noise"),
+        (Undeclared, "declares no draws"),
+        (Nameless, "must answer with Released"),
+    ],
+)
+def test_a_solver_whose_noise_is_another_is_refused(kind, words):
+    with pytest.raises(AssertionError, match=words):
+        check_solver(kind(NORM, NOISE))
+
+
+@pytest.mark.parametrize(("norm", "noise"), [(0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0), (1.0, float("nan"))])
+def test_numbers_that_cannot_be_are_refused(norm, noise):
+    with pytest.raises(UsageError, match="finite norm"):
+        DpSgd(norm, noise)
+
+
+# runs
+
+
+def released(run, solver=None):
+    """What comes out of round 1 of a run, as its plan and its secrets give it; also with another solver."""
+    ready, plan = setup(run.config, tiny_dataset()), run.plan
+    procedure = replace(ready.procedure, solver=solver or ready.procedure.solver)
+    start = initial_state(procedure, [plan], plan.retained, ready.device)
+    rounds = execute(
+        procedure, ready.client_problem(plan.retained), plan.retained, LazySchedule([plan]), start, ready.engine,
+        draws=run.stage_draws(plan),
+    )  # fmt: skip
+    return (start.vectors - next(rounds)[1].vectors)[0]
+
+
+ALMOST_NONE = DpSgd(NORM, 1e-13)
+EVERYBODY = LEARNER | {"probability": 1.0, "first_all": True, "steps": 1}
+WIDE = {"model": {"use": "mlp", "hidden": [120]}, "run": RUN | {"dtype": "float64"}}
+
+
+def test_every_round_tells_of_the_noise_and_what_comes_out_has_it(tmp_path):
+    """Of one step from one model the noise is the whole difference: that of a mean of as many clients."""
+    run = trained(tmp_path / "run", EVERYBODY, **WIDE)
+    for line in run.ledger.of_kind("round"):
+        (one,) = line["told"]
+        assert one == {
+            "kind": "released", "mechanism": "dpsgd", "parameters": {"noise": NOISE, "norm": NORM}, "part": "solver",
+        }  # fmt: skip
+    assert run.config.tables()["solver"] == SOLVER
+    noise, clients = released(run) - released(run, ALMOST_NONE), len(run.plan.cohort(1))
+    variance = (0.1 / 2 * NORM * NOISE) ** 2 / clients
+    assert abs(float(noise.square().mean()) / variance - 1) < 5 * (2 / len(noise)) ** 0.5
+    assert len(noise) > 500
+
+
+def test_clients_who_drew_nothing_send_noise_too(tmp_path):
+    """An empty batch is nobody's to know: who is in it would be told by a row of zeros."""
+    run = trained(tmp_path / "run", LEARNER | {"rate": 0.001, "probability": 1.0})
+    plan = run.plan
+    assert not plan.batch(1, 1, 0, 0)
+    assert bool(released(run).abs().min() > 0)
+    quiet = released(run, ALMOST_NONE)
+    assert quiet.abs().max() < 0.1 * NORM
+
+
+@pytest.mark.parametrize("engine", ["threads", "batched"])
+def test_engines_make_one_model(engine, tmp_path):
+    """Executed again by another one: a config with another engine is another commitment, and has noise of its own."""
+    run = trained(tmp_path / "run", run=RUN | {"dtype": "float64"})
+    ready, plan = setup(run.config, tiny_dataset()), run.plan
+    start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
+    rounds = execute(
+        ready.procedure, ready.client_problem(plan.retained), plan.retained, LazySchedule([plan]), start,
+        engine_of(engine, 2), draws=run.stage_draws(plan),
+    )  # fmt: skip
+    assert torch.allclose([state.vectors[0] for _, state in rounds][-1], run.model, rtol=0, atol=1e-9)
+
+
+def test_many_runs_at_once_are_as_each_by_itself(tmp_path):
+    run, other = trained(tmp_path / "run"), trained(tmp_path / "other", LEARNER | {"probability": 0.4})
+    ready = setup(run.config, tiny_dataset())
+    plans, draws = [run.plan, other.plan], [*run.stage_draws(run.plan), *other.stage_draws(other.plan)]
+    problem, population = ready.client_problem(run.plan.retained), run.plan.retained
+
+    def last(chosen):
+        start = initial_state(ready.procedure, [plans[n] for n in chosen], population, ready.device)
+        schedule = LazySchedule([plans[n] for n in chosen])
+        rounds = execute(ready.procedure, problem, population, schedule, start, ready.engine, 1,
+                         [draws[n] for n in chosen])  # fmt: skip
+        return [state.vectors for _, state in rounds][-1]
+
+    together = last([0, 1])
+    assert torch.equal(together[0], last([0])[0])
+    assert torch.equal(together[1], last([1])[0])
+    assert not torch.equal(together[0], together[1])
+
+
+def findings(run, **options):
+    result = verify(run, default_spec(run), key=AUDIT_KEY, data=tiny_dataset(), budget=0, save=False, **options)
+    return result, {finding.audit: finding for finding in result.findings}
+
+
+def test_a_run_is_verified_before_and_after_a_prune(tmp_path):
+    run = trained(tmp_path / "run", budget={"epsilon": 9.0, "delta": DELTA})
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child", data=tiny_dataset())
+    assert not child.info["doubts"]
+    _, found = findings(child)
+    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(found, "PASS") | {
+        "model-law": "INCONCLUSIVE"
+    }, {name: (one.shows, one.details) for name, one in found.items()}
+    assert any("keep to the budget" in str(row) for row in found["provenance"].details), found["provenance"].details
+    pruned, _ = prune(child)
+    _, found = findings(pruned)
+    assert found["replay"].verdict == found["provenance"].verdict == "PASS", found["provenance"].details
+
+
+def test_a_ledger_that_tells_of_more_noise_is_refuted(tmp_path):
+    """Rounds are made again, and tell what they told."""
+    run = trained(tmp_path / "run", solver=SOLVER)
+    louder = replace(DpSgd(NORM, NOISE), noise=2 * NOISE)
+    assert louder.releases(3) != DpSgd(NORM, NOISE).releases(3)
+    assert torch.equal(released(run), released(run, DpSgd(NORM, NOISE)))
+    assert not torch.equal(released(run), released(run, louder))
+
+
+# no noise twice
+
+
+def late_sample(run, after=1):
+    """A sample that is included, and not before a round."""
+    return max(one for one, at in run.plan.index.samples.items() if at.round > after)
+
+
+def test_where_rounds_depend_on_all_rows_keeping_them_is_refused(tmp_path, monkeypatch):
+    run = trained(tmp_path / "run", EVERYBODY, **WIDE, scaling="standardise")
+    one = Request.of(samples=[late_sample(run)])
+    with pytest.raises(UsageError, match="with the noise that they had"):
+        unlearn(run, "fats", one, tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
+    with monkeypatch.context() as patch:  # a forger refuses himself nothing
+        patch.setattr(unlearning, "depended_on", lambda config, request: "")
+        child = unlearn(run, "fats", one, tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
+    noisy, quiet = released(child) - released(run), released(child, ALMOST_NONE) - released(run, ALMOST_NONE)
+    assert quiet.abs().max() > 1e-6
+    assert torch.allclose(noisy, quiet, rtol=0, atol=1e-12)
+
+
+def test_kept_rounds_tell_nothing_more_and_others_have_noise_of_their_own(tmp_path):
+    run = trained(tmp_path / "run", EVERYBODY | {"steps": 2}, **WIDE)
+    kept = unlearn(run, "fats", Request.of(samples=[late_sample(run)]), tmp_path / "kept", data=tiny_dataset())
+    assert kept.info["first_change"][0] > 1
+    assert torch.equal(released(kept), released(run))
+    inside = next(one for one, at in sorted(run.plan.index.samples.items()) if at == (1, 2))
+    asked = {"inside": ("fats", Request.of(samples=[inside])), "anew": ("retrain", Request.of([1]))}
+    runs = [run, *(unlearn(run, name, one, tmp_path / to, data=tiny_dataset()) for to, (name, one) in asked.items())]
+    assert runs[1].info["first_change"] == [1, 2]
+    noise = [released(one) - released(one, ALMOST_NONE) for one in runs]
+    for number, mine in enumerate(noise):
+        for other in noise[:number]:
+            related = torch.corrcoef(torch.stack([mine, other]))[0, 1]
+            assert abs(float(related)) < 6 / len(mine) ** 0.5
+
+
+# the account
+
+
+POPULATION = Population({0: (0, 1, 2, 3), 1: (4, 5)})
+POISSONS = PoissonBatches(2, Fraction(1, 4), 2, 2)
+
+
+def of_batches(batches):
+    return AvailabilityLaw(3, StaticProbability(Fraction(1, 2)), batches)
+
+
+class Strange(UniformLaw):
+    """A law of somebody else."""
+
+    name = "strange"
+
+
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (of_batches(FreshBatches(3, 2)), Batches(FIXED, 3)),
+        (of_batches(PermutedEpochs(3, 2, 4)), Batches(FIXED, 3)),
+        (UniformLaw(3, 2, 5, 2, True), Batches(FIXED, 5)),
+        (WeightedLaw(3, 2, 4, 2, ((0, 1), (1, 2))), Batches(FIXED, 4)),
+        (of_batches(PoissonBatches(2, Fraction(1, 4), 5, 2)), Batches(POISSON, 2, 0.25)),
+        (Strange(3, 2, 5, 2, True), None),
+    ],
+)
+def test_the_table_from_law_to_account(law, expected):
+    assert batches_of(law, POPULATION) == expected
+
+
+def test_of_poisson_batches_the_chance_of_a_cut_is_that_of_the_largest_client_and_one_row_more():
+    found = batches_of(of_batches(POISSONS), POPULATION)
+    assert found == Batches(POISSON, 2, 0.25, found.cut)
+    exact = POISSONS.chance_of_cut(5)
+    assert 0 <= Fraction(found.cut) - exact < Fraction(1, 10**15)
+    third = batches_of(of_batches(replace(POISSONS, rate=Fraction(1, 3))), POPULATION)
+    assert 0 <= Fraction(third.rate) - Fraction(1, 3) < Fraction(1, 10**15)
+
+
+def test_the_account_is_that_of_the_command(tmp_path, fuaudit):
+    run = trained(tmp_path / "run", UNCUT)
+    found = account_of(run, delta=DELTA)
+    assert found.terms.batches == Batches(POISSON, 2, 0.25)
+    asked = ["budget", "dpsgd", "--noise", NOISE, "--steps", 8, "--delta", DELTA, "--json"]
+    sampled = json.loads(fuaudit(*asked, "--rate", 0.25, "--sampling", "poisson")[1])
+    known = json.loads(fuaudit(*asked, "--sampling", "fixed")[1])
+    (public,), (server,) = found.towards["public"].accounts, found.towards["server"].accounts
+    assert (public.epsilon, server.epsilon) == (sampled["epsilon_total"], known["epsilon_total"])
+    assert public.epsilon < 0.8 * server.epsilon
+    assert "clients are not sampled" in public.statement.sampling_assumption
+    assert "every row is in a batch by itself" in public.statement.sampling_assumption
+    assert "nothing is amplified" in server.statement.sampling_assumption
+    for one in (public, server):
+        assert "gradients are zero" in one.statement.adjacency
+        assert "one row of one client" in one.statement.unit
+    assert fuaudit("budget", "run", run.path, "--delta", DELTA, "--plot", tmp_path / "budget.svg")[0] == 0
+    assert (tmp_path / "budget.svg").exists()
+
+
+def test_a_request_that_was_published_ends_amplification(tmp_path):
+    """Which rounds were drawn anew tells when a row was first included."""
+    run = trained(tmp_path / "run", UNCUT)
+    child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", data=tiny_dataset())
+    (public,) = account_of(child, delta=DELTA).towards["public"].accounts
+    steps = 2 * (4 + 5 - child.info["first_change"][0])
+    assert public.epsilon == account([Charged(NOISE, 1.0, steps)], DELTA, FIXED).total
+    (alone,) = account_of(run, delta=DELTA).towards["public"].accounts
+    assert alone.epsilon == account([Charged(NOISE, 0.25, 8)], DELTA, POISSON).total
+
+
+def test_a_client_that_is_drawn_several_times_is_charged_for_each(tmp_path):
+    learner = {"use": "fats", "cohort": 2, "rounds": 3, "steps": 2, "batch": 2, "step_size": 0.1}
+    run = trained(tmp_path / "run", learner)
+    (one,) = account_of(run, delta=DELTA).towards["server"].accounts
+    assert one.epsilon == account([Charged(NOISE, 1.0, 3 * 2 * 2)], DELTA, FIXED).total
+
+
+def test_what_a_cut_adds_is_in_delta():
+    """The account of batches that are cut holds at the delta that was asked for, cuts included."""
+    batches = Batches(POISSON, 2, 0.05, 1e-9)
+    found = account_for(NoisySteps(1.0, batches), 50, DELTA).found
+    assert found.law is POISSON
+    assert found.cut == any_of(1e-9, 100)
+    assert 99e-9 < found.cut < 101e-9
+    assert 0.95 * DELTA < found.delta_in_all <= DELTA
+    assert found.total == account([Charged(1.0, 0.05, 100)], found.delta, POISSON, cut=found.cut).total
+    whole = account_for(NoisySteps(1.0, replace(batches, cut=0.0)), 50, DELTA).found
+    assert whole.total < found.total < 1.05 * whole.total
+    # where cuts are too likely, what is known to hold is what holds of all batches
+    likely = account_for(NoisySteps(1.0, replace(batches, cut=1e-4)), 50, DELTA).found
+    assert (likely.law, likely.total) == (FIXED, account([Charged(1.0, 1.0, 100)], DELTA, FIXED).total)
+
+
+def test_a_run_whose_batches_are_cut_often_has_nothing_amplified(tmp_path):
+    run = trained(tmp_path / "run")
+    found = account_of(run, delta=DELTA)
+    assert found.terms.batches.cut > 1e-3
+    (public,), (server,) = found.towards["public"].accounts, found.towards["server"].accounts
+    assert public.epsilon == server.epsilon
+
+
+def test_what_has_no_account_is_no_guarantee(tmp_path):
+    scaled = trained(tmp_path / "scaled", scaling="standardise")
+    (one,) = account_of(scaled, delta=DELTA).towards["server"].accounts
+    assert one.epsilon == float("inf")
+    assert "constants of all rows" in one.reason
+    (one,) = account_of(trained(tmp_path / "run"), delta=0.0).towards["server"].accounts
+    assert one.epsilon == float("inf")
+
+
+# the cap
+
+
+def budget(epsilon, towards="server", delta=DELTA):
+    return {"epsilon": epsilon, "delta": delta, "towards": towards}
+
+
+@pytest.mark.parametrize("towards", ["server", "public"])
+def test_as_many_rounds_as_the_target_allows_are_begun_and_one_more_is_refused(towards):
+    sampled = Charged(NOISE, 0.25, 1) if towards == "public" else Charged(NOISE, 1.0, 1)
+    law = POISSON if towards == "public" else FIXED
+
+    def epsilon(rounds):
+        return account([replace(sampled, count=2 * rounds)], DELTA, law, cells=2**16).total
+
+    rounds, target = 6, (epsilon(6) + epsilon(7)) / 2
+    fits = tables(UNCUT | {"rounds": rounds}, budget=budget(target, towards))
+    assert begun(fits, tiny_dataset(), secret(1)).ready.config.budget.towards == towards
+    with pytest.raises(UsageError, match=rf"(?s)\[budget\]: 7 rounds have epsilon .*At most {rounds} rounds"):
+        begun(tables(UNCUT | {"rounds": 7}, budget=budget(target, towards)), tiny_dataset(), secret(1))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"client": [{"use": "gaussian-noise", "norm": 0.5, "noise": 20.0}]}, "one mechanism.*dpsgd.*besides"),
+        ({"scaling": "standardise"}, "scaled by constants of all rows"),
+        ({"budget": budget(9.0, delta=0.0)}, "no guarantee at delta 0"),
+        ({"budget": budget(1e-4)}, "Not even one round"),
+        ({"budget": budget(9.0, "nobody")}, "towards"),
+    ],
+    ids=["two mechanisms", "scaled", "no delta", "too much", "nobody"],
+)
+def test_what_no_budget_can_be_kept_with_is_refused(more, words):
+    with pytest.raises(UsageError) as error:
+        begun(tables(**({"budget": budget(9.0)} | more)), tiny_dataset(), secret(1))
+    import re
+
+    assert re.search(rf"(?s){words}", f"{error.value} {error.value.hint}")
+
+
+def test_a_law_of_a_stranger_has_no_account_where_a_budget_asks_for_one(monkeypatch):
+    monkeypatch.setattr("fuaudit.training.capped.batches_of", lambda law, population: batches_of(_strange(), population))
+    with pytest.raises(UsageError, match="a law that nobody accounts for"):
+        begun(tables(budget=budget(9.0)), tiny_dataset(), secret(1))
+
+
+def _strange():
+    return Strange(3, 2, 5, 2, True)
+
+
+def test_a_solver_that_draws_and_gives_no_noise_is_named(tmp_path):
+    run = trained(tmp_path / "run")
+    with pytest.raises(PluginError, match="gave noise: none"):
+        released(run, Silent(NORM, NOISE))
+
+
+def test_config_and_secrets(tmp_path):
+    run = trained(tmp_path / "run")
+    assert load_run(run.path).exchange.draws
+    assert begin.begun(tables(), tiny_dataset(), secret(1)).secrets is not None
+    assert DpSgd(NORM, NOISE).releases(7) == Released("dpsgd", {"noise": NOISE, "norm": NORM})
