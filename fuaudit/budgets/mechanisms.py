@@ -13,6 +13,7 @@ from fuaudit.budgets.conspar.law import ConSpar, decimal
 from fuaudit.budgets.conspar.targets import for_rounds
 from fuaudit.budgets.dpsgd import clients as dpsgd
 from fuaudit.budgets.dpsgd.clients import Batches, ClientsAccount, NoisySteps
+from fuaudit.budgets.dpsgd.composed import CELLS
 from fuaudit.budgets.gaussian import account as gaussian
 from fuaudit.budgets.gaussian.account import GaussianAccount
 from fuaudit.budgets.gaussian.curve import rounds_for
@@ -76,7 +77,7 @@ def account_for(mechanism: Mechanism, rounds: int, delta: float, coarse: bool = 
     if isinstance(mechanism, ConSpar):
         return conspar.account(mechanism, rounds, delta, conspar.COARSE if coarse else BINS)
     if isinstance(mechanism, NoisySteps):
-        return dpsgd.account_for(mechanism, rounds, delta, dpsgd.COARSE if coarse else dpsgd.CELLS)
+        return dpsgd.account_for(mechanism, rounds, delta, dpsgd.COARSE if coarse else CELLS)
     return replace(gaussian.account(mechanism, rounds, delta), seen=ROW, trust=SHARED)
 
 
@@ -104,4 +105,7 @@ def assumed(found: Account, target: Target) -> str:
     if isinstance(found, ConSparAccount):
         sets = counted(target.differ, "element")
         return f"In every round two top sets differ in at most {sets}, as the budget assumes."
-    return "The last bits of the noise tell nothing: it is rounded to floats, and accounted for as real numbers."
+    bits = "The last bits of the noise tell nothing: it is rounded to floats, and accounted for as real numbers."
+    if isinstance(found, ClientsAccount) and found.amplified:
+        return f"{bits} Whoever the budget is to hold against has neither the plan nor the key of its draws."
+    return bits

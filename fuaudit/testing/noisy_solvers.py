@@ -38,7 +38,7 @@ def check_noise(solver: Any, problems: Problems) -> None:
             return
     for dtype in (torch.float32, torch.float64):
         with problems.during(f"noise of {dtype}"):
-            rows = {}
+            rows: dict[tuple[int, int, int], Tensor] = {}
             for number in ROUNDS:
                 whole = wide_context([*CLIENTS], dtype, number, COLUMNS)
                 steps, noise = _noise(solver, whole, problems)
