@@ -147,6 +147,8 @@ class Config:
         """As plain tables, for TOML; of what is left out nothing is written."""
         optional = {"client": self.client, "adversary": self.adversary}
         plain = {name: value for name, value in asdict(self).items() if value is not None and name not in optional}
+        if self.budget:
+            plain["budget"] = {name: value for name, value in plain["budget"].items() if value is not None}
         chains = {name: list(chain) for name, chain in optional.items() if chain}
         return plain | {"server": list(self.server)} | chains
 

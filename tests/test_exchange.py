@@ -783,9 +783,7 @@ def test_a_part_is_given_no_key_no_plan_and_no_tale():
 
 @dataclass(frozen=True)
 class Curious(Sgd):
-    """A solver that would draw what the first client stage draws."""
-
-    draws: ClassVar[bool] = True
+    """A solver that declares no draws, and would draw."""
 
     def before(self, context, state):
         context.own(0)
@@ -835,7 +833,7 @@ def test_a_state_that_no_run_can_hold_is_refused_by_name(tmp_path):
         first_state(Sgd(), Exchange(Chain((stage,))), shape)
 
 
-def test_a_solver_draws_nothing():
+def test_a_solver_draws_what_it_declares_and_nothing_that_a_stage_draws():
     ready = setup(resolve(tables([{"use": "quantise"}])), None)
     population = federation((3, 3, 3, 3, 3, 3, 3, 3))
     plan = Plan.fresh(ready.learner.law, population, Keyed(bytes(32)))
@@ -844,6 +842,10 @@ def test_a_solver_draws_nothing():
     rounds = execute(procedure, problem, population, LazySchedule([plan]), start, ready.engine, draws=[PublicDraws()])
     with pytest.raises(PluginError, match="did not declare it"):
         next(rounds)
+    declares, whole = Noisy(), context_of([0, 1, 2], torch.float32)
+    places = Place("solver"), Place("client"), Place("client", 1), Place("transport"), Place("server")
+    mine, *others = (whole.at(place, declares, None).own(1).normal("noise", 5).tolist() for place in places)
+    assert all(not {*mine} & {*other} for other in others)
     tells = answering(before=lambda context, state: context.tell(Sent(1, "row", 4)))
     rounds = execute(replace(procedure, solver=tells), problem, population, LazySchedule([plan]), start, ready.engine)
     with pytest.raises(PluginError, match="tell nothing of a round"):

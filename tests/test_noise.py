@@ -288,3 +288,15 @@ def test_a_federation_with_noise_forgets_and_is_verified(tmp_path, quick):
         ("integrity", "replay", "provenance", "lineage"), "PASS"
     )
     assert account_of(child, 1e-5).towards["server"].spent.rounds == 8 + 9 - child.info["first_change"][0]
+
+
+def test_where_rows_are_scaled_by_all_rows_noise_limits_nothing(tmp_path, monkeypatch):
+    """One client less, and the rows of all others are other rows."""
+    with pytest.raises(UsageError, match="scaled by constants of all rows"):
+        train(budget(9.0, 5, scaling="standardise"), tmp_path / "refused", tiny_dataset(), secret(1))
+    (one,) = account_of(trained(tmp_path / "run", scaling="standardise"), 1e-5).towards["server"].accounts
+    assert (one.epsilon, "constants of all rows" in one.reason) == (float("inf"), True)
+    monkeypatch.setattr(begin, "capped", lambda *anything: None)
+    run = train(budget(9.0, 5, scaling="standardise"), tmp_path / "other", tiny_dataset(), secret(1))
+    found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert found.verdict == "INCONCLUSIVE"

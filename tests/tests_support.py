@@ -38,6 +38,7 @@ from fuaudit.workflow.writer import RunWriter
 AUDIT_KEY = bytes(range(32))
 
 NEEDED = {
+    "dpsgd": {"norm": 0.5, "noise": 2.0},
     "centered-clipping": {"radius": 0.5, "steps": 2},
     "krum": {"byzantine": 1},
     "multi-krum": {"byzantine": 0},

@@ -29,7 +29,7 @@ def capped(
         ExceededError: it exceeds the target, or nobody accounts for such a mechanism.
         UsageError: there cannot be such a round, or no library that composes at a delta.
     """
-    if batches is not None and target.towards == "server":
+    if batches is not None and target.towards is None:
         batches = batches.known()
     one = mechanism_of(mechanism, parameters, target.differ, batches)
     found = account_for(one, rounds * times, target.delta, coarse=True)

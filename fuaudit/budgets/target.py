@@ -30,14 +30,14 @@ class Target:
         epsilon: what all rounds of one client may have together.
         delta: at which it holds; above 0 needs the extra ``budgets``.
         differ: in how many elements two top sets of a round may differ, at most; this is assumed.
-        towards: "server" for whoever may have the plan, or the key of its draws; "public" for whoever has neither, so
-            that rows which are seldom sampled are charged less. It matters to DP-SGD with Poisson batches alone.
+        towards: "public" for whoever has neither the plan nor the key of its draws, so that rows which are seldom
+            sampled are charged less. It matters to DP-SGD with Poisson batches alone. Left out, the server too.
     """
 
     epsilon: float
     delta: float
     differ: int = 1
-    towards: Literal["server", "public"] = "server"
+    towards: Literal["public"] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < inf:

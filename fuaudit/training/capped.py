@@ -45,8 +45,10 @@ def capped(
     part = part_at(exchange, solver, place)
     told = released_by(part, dimension)
     if why := in_the_way(exchange, solver, scaling, place, dimension):
-        hint = 'Say scaling = "none".' if why == SCALED else ""
-        raise ExceededError(f"[budget] cannot account for {called(part)}: {why}", hint)
+        refused = f"[budget] cannot account for {called(part)}: {why}"
+        if why == SCALED:  # such runs were trained before: nobody knows what they spent, and they are no fault
+            raise UsageError(refused, 'Say scaling = "none".')
+        raise ExceededError(refused)
     times = most_at_once(law, [population])
     batches = batches_of(law, population) if told.mechanism == "dpsgd" else None
     try:
