@@ -111,6 +111,15 @@ def test_a_request_that_was_published_ends_amplification(tmp_path):
     assert alone.epsilon == account([Charged(NOISE, 0.25, 8)], DELTA, POISSON).total
 
 
+def test_what_is_made_of_noisy_steps_is_no_release_without_noise(tmp_path):
+    """A round in which nobody took part told of nothing, and let nothing out."""
+    run = trained(tmp_path / "run")
+    assert 0 < sum(not cohort for cohort in run.participation["cohorts"]) < 4
+    assert {"told" in line for line in run.ledger.of_kind("round")} == {True, False}
+    (rows,) = account_of(run).unlimited.values()
+    assert {one.where for one in rows} == {"metrics.json", "participation.json"}
+
+
 def test_a_client_that_is_drawn_several_times_is_charged_for_each(tmp_path):
     learner = {"use": "fats", "cohort": 2, "rounds": 3, "steps": 2, "batch": 2, "step_size": 0.1}
     run = trained(tmp_path / "run", learner)
@@ -190,7 +199,8 @@ def test_a_law_of_a_stranger_has_no_account_where_a_budget_asks_for_one():
     config = resolve(tables())
     with pytest.raises(UsageError, match=r"\[budget\]: batches are drawn by a law that nobody accounts for"):
         capped(Target(9.0, DELTA), exchange_of(config), DpSgd(0.5, NOISE), STRANGE, POPULATION, 12)
-    known = capped(Target(99.0, DELTA), exchange_of(config), DpSgd(0.5, NOISE), UniformLaw(3, 2, 5, 2), POPULATION, 12)
+    once = UniformLaw(3, 2, 5, 2, False)
+    known = capped(Target(99.0, DELTA), exchange_of(config), DpSgd(0.5, NOISE), once, POPULATION, 12)
     assert known.total == account([Charged(NOISE, 1.0, 3 * 5)], DELTA, FIXED).total
 
 

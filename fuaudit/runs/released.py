@@ -232,17 +232,25 @@ def _is_noisy(kin: Kin, by_digest: Mapping[str, Kin], by_config: Collection[Rele
     """Whether all rows that a run's models are made of had noise before anybody saw them; those it keeps too."""
     on_the_way = set[str]()
     while not kin.found.by_editor:
-        lines = kin.found.ledger.of_kind("round")
-        if not all(_has_noise(line, by_config) for line in lines):
+        lines, empty = kin.found.ledger.of_kind("round"), _empty(kin)
+        came = [line for line in lines if line["round"] not in empty]
+        if not all(_has_noise(line, by_config) for line in came):
             return False
         if not kin.parent or (lines and lines[0]["round"] == 1):
-            return bool(lines)
+            return bool(came)
         on_the_way.add(kin.name)
         above = by_digest.get(kin.parent)
         if above is None or above.name in on_the_way:
             return False
         kin = above
     return False
+
+
+def _empty(kin: Kin) -> frozenset[int]:
+    """Rounds in which nobody took part, as far as the run still tells: nothing left in them."""
+    if not isinstance(kin.found, Run):
+        return frozenset()
+    return frozenset(number for number, cohort in enumerate(kin.found.participation["cohorts"], 1) if not cohort)
 
 
 def _has_noise(line: Mapping[str, Any], by_config: Collection[Release]) -> bool:

@@ -18,6 +18,7 @@ from fuaudit.budgets.statement import Statement
 from fuaudit.budgets.target import Target
 from fuaudit.errors import UsageError
 
+SEES = "sees a client's model after every step, and knows all settings and all other rows; it does not see the noise"
 OUTSIDE = (
     "other runs on the same data, rounds that a request executes again, tuning, audits; metrics and stored rows that "
     "were computed from private rows; rounding of noise to floats"
@@ -91,6 +92,7 @@ class ClientsAccount:
             of_steps,
             unit="one row of one client; its gradient is clipped to a norm by itself, before gradients are added up",
             adjacency="the row counts, or its gradients are zero; how many rows clients have is known",
+            adversary=f"{SEES}, nor which rows a batch has" if self.amplified else f"{SEES}. It may know all batches",
             trust_model="each client is trusted with its own rows alone, and adds its own noise to every step",
             outside_it=OUTSIDE,
         )
