@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
+from fuaudit.declared import says
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
@@ -134,8 +135,10 @@ class Pairs:
     def shards(self, pairs: int) -> list[Shard]:
         """The parts that hold the first so many pairs."""
         law = self.case.run.plan.law
-        models = self.case.rerun.ready.procedure.layout.dimension * (law.rounds + 1)
-        before = self.case.run.before
+        procedure, before = self.case.rerun.ready.procedure, self.case.run.before
+        # a round of noisy steps is drawn as a whole
+        noise = law.places(before.of_laws) * law.steps if says(procedure.solver, "draws") else 0
+        models = procedure.layout.dimension * (law.rounds + 1 + noise)
         # rounds are drawn some at a time, at least one for all pairs of a part
         size = max(1, min(PAIRS_A_SHARD, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, before)))
         return [(first, min(size, pairs - first)) for first in range(0, pairs, size)]
