@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.dpsgd import DpSgd
@@ -10,10 +11,14 @@ from test_replay import case_of
 from tests_support import AUDIT_KEY, claimed, config, drawn_client, of_the_run, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.model_law.measure import Statistics
 from fuaudit.audits.replay.audit import Replay
+from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.stacked import LazySchedule
+from fuaudit.replicas import pairs as pairs_module
+from fuaudit.replicas.pairs import Pairs
 from fuaudit.testing.solvers import check_solver
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.engines import engine as engine_of
@@ -21,6 +26,9 @@ from fuaudit.training.events import Released
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Steps
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
+from fuaudit.workers import InProcess
 from fuaudit.workflow import begin
 from fuaudit.workflow import unlearn as unlearning
 from fuaudit.workflow.prune import prune
@@ -282,6 +290,21 @@ def test_on_another_platform_noise_may_hide_what_a_row_did(noise, verdict, tmp_p
     found = Replay().examine(case_of(child))
     assert found.verdict == verdict, (found.shows, found.details)
     assert "bit for bit" not in found.shows.replace("not bit for bit", "")
+
+
+def test_replicas_have_noise_of_their_own_and_fewer_stand_side_by_side(tmp_path, monkeypatch):
+    """Cut otherwise, in another order: the same bits. Noise of a round is made for all pairs of a part at once."""
+    run = trained(tmp_path / "run", LEARNER | {"probability": 1.0})
+    child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", data=tiny_dataset())
+    pairs = Pairs.of(Case(Evidence(child, None, tiny_dataset()), Keyed(AUDIT_KEY)), Statistics(10))
+    (whole,) = InProcess().map(pairs, [(0, 4)])
+    pieces = list(InProcess().map(pairs, [(3, 1), (0, 3)]))
+    for arm, values in whole.items():
+        assert np.array_equal(np.concatenate([pieces[1][arm], pieces[0][arm]]), values), arm
+        assert len(np.unique(values, axis=0)) == 4
+    numbers = child.model.numel() * (4 + 1 + 4 * 2)  # models of all rounds, and noise of one
+    monkeypatch.setattr(pairs_module, "_NUMBERS_AT_HAND", 3 * numbers)
+    assert pairs.shards(8) == [(0, 3), (3, 3), (6, 2)]
 
 
 # no noise twice
