@@ -258,6 +258,14 @@ def test_a_run_is_verified_before_and_after_a_prune(towards, tmp_path):
     assert {str(one.verdict) for one in found.values()} == {"PASS"}, [one.details for one in found.values()]
 
 
+def test_noise_hides_no_row_that_was_kept(tmp_path):
+    """A plan that still draws the erased client has no model of retained rows, whatever noise lies over it."""
+    run = trained(tmp_path / "run", UNCUT)
+    request = Request.of([drawn_client(run)])
+    child = unlearn(run, "noop", request, tmp_path / "noop", data=tiny_dataset(), allow_inexact=True)
+    assert findings(child)["replay"].verdict == "FAIL"
+
+
 @pytest.mark.parametrize("changes", [{"noise": 2 * NOISE}, {"norm": 2 * NORM}, None])
 def test_a_ledger_that_tells_of_other_noise_or_of_none_is_refuted(changes, tmp_path):
     run = trained(tmp_path / "run", budget=budget(9.0))

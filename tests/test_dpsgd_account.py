@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from fuaudit.budgets.dpsgd.clients import Batches, NoisySteps, account_for, any_
 from fuaudit.budgets.dpsgd.laws import FIXED, POISSON
 from fuaudit.budgets.dpsgd.steps import Steps as Charged
 from fuaudit.budgets.target import Target
-from fuaudit.config import resolve
+from fuaudit.config import read_config, resolve
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import AvailabilityLaw, Population, Request, UniformLaw, WeightedLaw
@@ -176,6 +177,13 @@ def test_as_many_rounds_as_the_target_allows_are_begun_and_one_more_is_refused(t
     assert begun(fits, tiny_dataset(), secret(1)).ready.config.tables()["budget"].get("towards") == towards
     with pytest.raises(UsageError, match=rf"(?s)\[budget\]: 7 rounds have epsilon .*At most {rounds} rounds"):
         begun(tables(UNCUT | {"rounds": 7}, budget=budget(target, towards)), tiny_dataset(), secret(1))
+
+
+def test_the_example_keeps_to_its_budget():
+    config = read_config(Path(__file__).parents[1] / "examples/dpsgd.toml")
+    assert begun(config, None, secret(1)).ready.config.budget == Target(3.0, DELTA, 1, "public")
+    with pytest.raises(UsageError, match="have epsilon"):
+        begun(replace(config, budget=Target(3.0, DELTA)), None, secret(1))
 
 
 @pytest.mark.parametrize(
