@@ -19,6 +19,7 @@ from fuaudit.plans import Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.replicas import pairs as pairs_module
 from fuaudit.replicas.pairs import Pairs
+from fuaudit.runs.account import account_of
 from fuaudit.testing.solvers import check_solver
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.engines import engine as engine_of
@@ -253,9 +254,13 @@ def test_a_run_is_verified_before_and_after_a_prune(towards, tmp_path):
     rests = " ".join(found["provenance"].assumptions)
     assert "last bits of the noise tell nothing" in rests
     assert ("neither the plan nor the key" in rests) == (towards == "public")
+    (before,) = account_of(child, DELTA).towards["server"].accounts
     pruned, _ = prune(child)
     found = findings(pruned)
     assert {str(one.verdict) for one in found.values()} == {"PASS"}, [one.details for one in found.values()]
+    (after,) = account_of(pruned, DELTA).towards["server"].accounts
+    assert (after.epsilon, after.rounds) == (before.epsilon, before.rounds)
+    assert "there is the ledger alone" in after.statement.rounds_covered
 
 
 def test_noise_hides_no_row_that_was_kept(tmp_path):
@@ -345,8 +350,13 @@ def test_kept_rounds_tell_nothing_more_and_others_have_noise_of_their_own(tmp_pa
     asked = {"inside": ("fats", Request.of(samples=[inside])), "anew": ("retrain", Request.of([1]))}
     runs = [run, *(unlearn(run, name, one, tmp_path / to, data=tiny_dataset()) for to, (name, one) in asked.items())]
     assert runs[1].info["first_change"] == [1, 2]
-    noise = [released(one) - released(one, ALMOST_NONE) for one in runs]
+    longer = trained(tmp_path / "longer", EVERYBODY | {"steps": 2, "rounds": 5}, **WIDE)
+    assert run.secrets.generations == longer.secrets.generations
+    noise = [released(one) - released(one, ALMOST_NONE) for one in (*runs, longer)]
     for number, mine in enumerate(noise):
+        # of two steps; the second starts where the first one's noise led, which moves gradients by little
+        variance = 2 * (0.1 / 2 * NORM * NOISE) ** 2 / (3 if number == 2 else 4)
+        assert abs(float(mine.square().mean()) / variance - 1) < 0.25
         for other in noise[:number]:
             related = torch.corrcoef(torch.stack([mine, other]))[0, 1]
             assert abs(float(related)) < 6 / len(mine) ** 0.5
