@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -71,17 +72,23 @@ def test_a_norm_that_nothing_reaches_is_plain(name):
     assert (plain - wide).abs().max() <= 1e-10
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["reference", "threads", "batched"])
-def test_no_sample_moves_a_model_further_than_the_norm(name):
-    """One step on one sample, of every size: zero, usual, huge."""
-    problem, batches = make_task("mlp"), make_batches(1, places=1, steps=1, ragged=False)
+def test_no_sample_moves_a_model_further_than_the_norm(name, dtype):
+    """One step on one sample, of every size: zero, usual, huge; from zero, so that nothing else is rounded."""
+    problem, batches = make_task("mlp", dtype), make_batches(1, places=1, steps=1, ragged=False)
     batches = torch.full_like(batches, -1)
     batches[0, 0, 0, 0] = 3
-    for scale in (1e-200, 1e-30, 1.0, 1e10):
+    lengths = []
+    for scale in (0.0, 1e-30, 1.0, 1e10):
         loud = replace(problem, inputs=problem.inputs * scale)
-        steps = Steps(1.0, clip=CLIP, divisor=1)
-        moved = engine(name, 1).advance(loud, make_vectors(problem, 1), batches, steps).updates[0, 0]
-        assert 0 <= moved.norm() <= CLIP * (1 + 1e-9)
+        for clip in (0.01, 0.05, 0.3):
+            steps = Steps(1.0, clip=clip, divisor=1)
+            start = torch.zeros(1, problem.layout.dimension, dtype=dtype)
+            moved = engine(name, 1).advance(loud, start, batches, steps).updates[0, 0]
+            lengths.append(sum(Fraction(number) ** 2 for number in moved.tolist()) / Fraction(clip) ** 2)
+    assert max(lengths) <= 1
+    assert max(lengths) > 1 - 1e-5
 
 
 @pytest.mark.parametrize("name", ["reference", "threads", "batched"])

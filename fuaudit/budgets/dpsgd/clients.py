@@ -123,7 +123,7 @@ def account_for(one: NoisySteps, participations: int, delta: float, cells: int =
     if added > delta / 2:
         return at(FIXED, delta)
     found, plain = at(batches.law, (delta - added) * (1 - 1e-12), cut), at(FIXED, delta)
-    return found if found.total < plain.total else plain
+    return found if found.total < plain.total and found.delta <= delta else plain
 
 
 def _added(epsilon: float, cut: float) -> float:
