@@ -188,6 +188,7 @@ NOISE = {"use": "gaussian-noise", "norm": 0.5, "noise": 20.0}
         {"client": [{"use": "test-agreement"}, PROPOSES]},
         {"client": [{"use": "mimic", "clients": [1]}, PROPOSES]},
         {"client": [NOISE], "scaling": "standardise"},
+        {"client": [], "solver": {"use": "dpsgd", "norm": 0.5, "noise": 20.0}, "scaling": "standardise"},
     ],
 )
 def test_a_cap_is_refused_in_the_words_in_which_a_run_has_no_account(tmp_path, monkeypatch, tables):

@@ -11,20 +11,23 @@ import pytest
 import torch
 from fuaudit_plugins.dpsgd import DpSgd
 from test_dpsgd import DELTA, NOISE, UNCUT, budget, tables, trained
-from tests_support import secret
+from tests_support import AUDIT_KEY, secret
 
-from fuaudit import unlearn
+from fuaudit import load_run, unlearn
+from fuaudit.audits.provenance.audit import Provenance
 from fuaudit.budgets.dpsgd.account import account
 from fuaudit.budgets.dpsgd.clients import Batches, NoisySteps, account_for, any_of
 from fuaudit.budgets.dpsgd.laws import FIXED, POISSON
 from fuaudit.budgets.dpsgd.steps import Steps as Charged
 from fuaudit.budgets.target import Target
 from fuaudit.config import read_config, resolve
+from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import AvailabilityLaw, Population, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import FreshBatches, PermutedEpochs, PoissonBatches, StaticProbability
 from fuaudit.plans.batch_laws import batches_of
+from fuaudit.plans.stage_draws import OF_SOLVER
 from fuaudit.runs.account import account_of
 from fuaudit.testing import audit_account
 from fuaudit.testing.contexts import wide_context
@@ -33,8 +36,10 @@ from fuaudit.training.capped import capped
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.exchange import exchange_of
-from fuaudit.training.noisy_steps import OF_SOLVER
+from fuaudit.training.releases import NO_WORD
 from fuaudit.training.solvers import Steps
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.begin import begun
 
 # the account
@@ -159,6 +164,27 @@ def test_what_has_no_account_is_no_guarantee(tmp_path):
     assert "constants of all rows" in one.reason
     (one,) = account_of(trained(tmp_path / "run"), delta=0.0).towards["server"].accounts
     assert one.epsilon == float("inf")
+
+
+def test_behind_noisy_steps_byzantine_clients_see_noise_and_are_not_covered(tmp_path):
+    run = trained(tmp_path / "run", UNCUT, client=[{"use": "mimic", "clients": [1]}], budget=budget(99.0))
+    (one,) = account_of(run, delta=DELTA).towards["server"].accounts
+    assert one.epsilon == account([Charged(NOISE, 1.0, 8)], DELTA, FIXED).total
+    assert one.statement.unit.endswith(
+        "it is in all of these runs, and of none of those who are Byzantine by the config: 1"
+    )
+
+
+def test_the_word_of_a_strangers_solver_is_taken_by_a_cap_alone(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend("tests/stages")
+    run = trained(tmp_path / "run", UNCUT, solver={"use": "test-claims-noisy-steps"}, budget=budget(9.0))
+    (one,) = account_of(run, delta=DELTA).towards["server"].accounts
+    assert (one.part, one.epsilon) == ("solver", float("inf"))
+    assert f"the solver 'test-claims-noisy-steps' is not fuaudit's own, and {NO_WORD}" in one.reason
+    found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert found.verdict == "PASS", found.details
+    (taken,) = [line for line in found.assumptions if NO_WORD in line]
+    assert "The budget takes a solver at its word: the solver 'test-claims-noisy-steps'" in taken
 
 
 # the cap

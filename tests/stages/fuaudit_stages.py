@@ -257,6 +257,28 @@ class LocalMomentum:
         return outcome.updates, {"velocity": with_rows(state["velocity"], context.cohort, outcome.velocity)}
 
 
+@dataclass(frozen=True)
+class ClaimsNoisySteps:
+    """Says that it adds noise to every step, and adds zeros."""
+
+    draws: ClassVar[bool] = True
+    per_client_state: ClassVar[frozenset] = frozenset()
+
+    def init(self, shape):
+        return {}
+
+    def before(self, context, state):
+        taken = context.cohort.steps
+        noise = context.vectors.new_zeros(len(taken), int(taken.max()), context.vectors.shape[-1])
+        return Steps(context.step_size, clip=1.0, noise=noise)
+
+    def after(self, outcome, context, state):
+        return outcome.updates, state
+
+    def releases(self, columns):
+        return Released("dpsgd", {"noise": 20.0, "norm": 1.0})
+
+
 # --- wrong on purpose
 
 
