@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.dpsgd import DpSgd
+from test_budget_family import went_on
 from test_dpsgd import DELTA, NOISE, UNCUT, budget, tables, trained
 from tests_support import AUDIT_KEY, secret
 
@@ -184,7 +185,56 @@ def test_the_word_of_a_strangers_solver_is_taken_by_a_cap_alone(tmp_path, monkey
     found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
     assert found.verdict == "PASS", found.details
     (taken,) = [line for line in found.assumptions if NO_WORD in line]
-    assert "The budget takes a solver at its word: the solver 'test-claims-noisy-steps'" in taken
+    assert "The budget takes parts of other packages at their word: the solver 'test-claims-noisy-steps'" in taken
+
+
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        ({"model": {"use": "test-keeping"}, "server": [{"use": "mean"}, {"use": "test-tells"}]}, ["keeping", "tells"]),
+        ({"model": {"use": "test-keeping"}, "client": [{"use": "test-puts-back"}]}, ["keeping", "puts-back"]),
+        ({"model": {"use": "test-keeping"}}, []),
+        ({"client": [{"use": "test-keeps"}, {"use": "test-puts-back"}]}, []),
+        ({"client": [{"use": "test-one-for-all"}], "server": [{"use": "mean"}, {"use": "test-tells"}]}, []),
+    ],
+)
+def test_what_parts_of_other_packages_are_given_decides_around_noisy_steps_too(tmp_path, monkeypatch, parts, named):
+    """Nothing stands in front of a solver; all stages are given what its noise is in already."""
+    monkeypatch.syspath_prepend("tests/stages")
+    run = trained(tmp_path / "run", UNCUT, budget=budget(9.0), **parts)
+    (one,) = [one for one in account_of(run, delta=DELTA).towards["server"].accounts if one.part == "solver"]
+    assert (one.epsilon == float("inf"), [name for name in named if f"'test-{name}'" in one.reason]) == (
+        bool(named),
+        named,
+    )
+    found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert found.verdict == "PASS", found.details
+    assert any("may put back what was kept" in line for line in found.assumptions) == bool(named)
+
+
+def test_what_a_stage_tells_beside_noisy_steps_is_another_release(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend("tests/stages")
+    stage = {"use": "test-tells-at-clients"}
+    run = trained(tmp_path / "run", UNCUT, budget=budget(9.0), client=[stage])
+    found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert (found.verdict, "client.0 told of releases" in found.shows) == ("INCONCLUSIVE", True)
+
+
+def test_steps_that_were_lost_on_another_platform_may_have_one_noise_over_two_rows(tmp_path):
+    run = trained(tmp_path / "run", UNCUT, budget=budget(9.0))
+    went_on(run, 2, canary="0" * 64)
+    for reader in account_of(load_run(run.path), delta=DELTA).towards.values():
+        assert "broken off and went on behind round 2 on another platform" in "; ".join(reader.reasons)
+    found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert any("Each round is counted once: it was broken off" in line for line in found.assumptions)
+
+
+def test_a_child_that_keeps_a_round_in_which_nobody_took_part_released_no_more_than_noise(tmp_path):
+    run = trained(tmp_path / "run")
+    child = unlearn(run, "noop", Request.of([1]), tmp_path / "kept", data=tiny_dataset(), allow_inexact=True)
+    assert child.ledger.of_kind("round") == []
+    left = account_of(child, delta=DELTA).unlimited
+    assert {one.where for one in left["kept"]} <= {"metrics.json", "participation.json"}
 
 
 # the cap

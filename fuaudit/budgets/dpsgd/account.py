@@ -201,18 +201,15 @@ def statement(found: DpSgdAccount) -> Statement:
 
 
 def _delta(found: DpSgdAccount) -> str:
-    if not found.delta:
-        return "0: pure differential privacy"
-    # more than half a unit of the last digit that is printed: no figure is rounded down
-    above = min(1.0, found.delta_in_all * (1 + 1e-5))
-    return f"{above:.6g}, of which {found.delta:g} without cuts" if found.cut else delta_in_words(found.delta)
+    of_steps = delta_in_words(found.delta)
+    return f"{in_full(found.delta_in_all)}, of which {of_steps} without cuts" if found.cut and found.delta else of_steps
 
 
 def _cut(found: DpSgdAccount) -> str:
     if not found.cut:
         return ""
     joins = ": 1 + e^epsilon times it is in delta" if found.total < inf else ""
-    return f". A batch is cut to fit with a chance of at most {min(1.0, found.cut * (1 + 1e-5)):.6g}{joins}"
+    return f". A batch is cut to fit with a chance of at most {in_full(found.cut)}{joins}"
 
 
 def _adversary(law: BatchLaw) -> str:
