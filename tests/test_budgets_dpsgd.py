@@ -251,13 +251,15 @@ def test_noise_of_several_sizes_is_one_gaussian():
 
 def test_batches_that_are_cut_join_delta():
     """1 + e^epsilon times the chance of any cut, rounded up; epsilon stays."""
-    few = Steps(1.0, 0.01, 100)
-    plain, cut = account([few], 1e-6, POISSON), account([few], 1e-6, POISSON, cut=1e-8)
+    few, delta = Steps(1.0, 0.01, 100), 1.23456789e-6
+    plain, cut = account([few], delta, POISSON), account([few], delta, POISSON, cut=1e-8)
     assert cut.total == plain.total
-    assert plain.delta_in_all == 1e-6
-    exact_sum = 1e-6 + (1 + math.exp(plain.total)) * 1e-8
+    assert plain.delta_in_all == delta
+    exact_sum = delta + (1 + math.exp(plain.total)) * 1e-8
     assert exact_sum <= cut.delta_in_all <= exact_sum * (1 + 1e-9)
     assert cut.as_json()["delta_in_all"] == cut.delta_in_all
+    told = cut.as_json()["statement"]["delta"]
+    assert told == f"{cut.delta_in_all!r}, of which 1.23456789e-06 without cuts"  # no digit is rounded
     assert "cut to fit" in cut.as_json()["statement"]["sampling assumption"]
     assert "cut to fit" not in cut.as_json()["statement"]["outside it"]
     assert "cut to fit" in plain.as_json()["statement"]["outside it"]

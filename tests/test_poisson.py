@@ -657,9 +657,19 @@ def test_a_method_that_is_wrong_in_later_rounds_and_steps_alone_is_refuted(where
     assert cut_task(SometimesByWhatIsLeft(**where)).refuted
 
 
+@pytest.mark.parametrize(
+    ("shape", "leaves"), [(Shape(1, ()), 25_000), (Shape(0, (3,)), 6_000), (Shape(1, (1,)), 40_000)], ids=str
+)
+def test_within_the_leaves_of_the_built_in_specs_the_floor_is_reached(shape, leaves):
+    assert leaves < EnumerationAudit().leaves
+    law = AvailabilityLaw(8, StaticProbability(Fraction(3, 10)), PoissonBatches(2, Fraction(1, 50), 3, 3), False)
+    found = EnumerationAudit(leaves=leaves).judged(law, federation((20,) * 10), [(Retrain(), shape)], ["it"])
+    assert found.verdict == "PASS", found.shows
+
+
 def test_enumeration_fails_a_method_that_is_wrong_from_the_second_round_on():
     method = SometimesByWhatIsLeft(round=2)
-    found = EnumerationAudit().judged(LARGE, federation((20,) * 10), [(method, Shape(0, (1,)))], ["it"])
+    found = EnumerationAudit(leaves=6_000).judged(LARGE, federation((20,) * 10), [(method, Shape(0, (1,)))], ["it"])
     assert found.verdict == "FAIL", found.shows
 
 

@@ -52,8 +52,8 @@ def cut(run):
 
 
 def enough(run):
-    """A lean spec with the leaves of the built-in one: batches have more outcomes than uniform sets."""
-    return with_options(lean(default_spec(run)), enumeration={"leaves": 50_000})
+    """A lean spec with more leaves, and fewer than the built-in one: batches have more outcomes than uniform sets."""
+    return with_options(lean(default_spec(run)), enumeration={"leaves": 6_000})
 
 
 def audits(run, **options):
@@ -98,6 +98,7 @@ def test_show_says_how_likely_a_cut_is(run, fuaudit):
 
 @pytest.mark.parametrize("what", ["cut sample", "client"])
 def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path):
+    """Small federations for a client take long, and are walked in :mod:`test_poisson`."""
     request = Request.of(samples=[cut]) if what == "cut sample" else Request.of([drawn_client(run)])
     parent = load_run(shutil.copytree(run.path, tmp_path / "run"))
     child = unlearn(parent, "fats", request, tmp_path / "fats")
@@ -106,10 +107,9 @@ def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path)
         first = expand(run.plan)
         assert child.info["first_change"] == list(run.plan.first_involvement(request))
         assert Involvement.of(replace(first, cut=None)).first(request) != run.plan.first_involvement(request)
-    _, found = audits(child, spec=enough(child))
-    assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(found, "PASS") | {
-        "model-law": "INCONCLUSIVE"
-    }, verdicts(found)
+    _, found = audits(child, spec=enough(child) if what == "cut sample" else of_the_run("plan-law", "stress"))
+    known = {name: finding.verdict for name, finding in found.items() if name != "model-law"}
+    assert known == dict.fromkeys(known, "PASS"), verdicts(found)
     if what == "cut sample":
         reached = "batches have the rate of the run (at most 2 rounds, 2 steps, batches of 2)"
         assert reached in found["enumeration"].shows, found["enumeration"].shows
@@ -120,7 +120,7 @@ def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path)
 
 def test_keeping_by_what_is_left_is_refuted(run, cut, tmp_path):
     child = unlearn(run, "mutant-by-what-is-left", Request.of(samples=[cut]), tmp_path / "left")
-    result, found = audits(child, parent=run.path)
+    result, found = audits(child, parent=run.path, spec=lean(of_the_run("enumeration")))
     assert result.verdict == "FAIL"
     assert found["enumeration"].verdict == "FAIL", found["enumeration"].shows
     assert found["replay"].verdict == "PASS"  # the model is made of retained rows
