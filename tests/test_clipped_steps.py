@@ -91,6 +91,30 @@ def test_no_sample_moves_a_model_further_than_the_norm(name, dtype):
     assert max(lengths) > 1 - 1e-5
 
 
+@pytest.mark.parametrize(("clip", "size", "divisor"), [(1.0, 0.01, 1000), (0.0135, 0.01, 256), (1e-3, 1.0, 1)])
+@pytest.mark.parametrize("name", ["reference", "threads", "batched"])
+def test_the_largest_numbers_move_a_model_no_further_than_the_norm(name, clip, size, divisor):
+    """What their gradients are scaled by is no normal float32, and was rounded up to nearly twice as much."""
+    problem, batches = make_task("linear", torch.float32), make_batches(1, places=1, steps=1, ragged=False)
+    batches = torch.full_like(batches, -1)
+    batches[0, 0, 0, 0] = 3
+    loud = replace(problem, inputs=torch.full_like(problem.inputs, 3e38))
+    start = torch.zeros(1, problem.layout.dimension)
+    moved = engine(name, 1).advance(loud, start, batches, Steps(size, clip=clip, divisor=divisor)).updates
+    assert 1 - 1e-4 < moved.double().norm() / (size / divisor * clip) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("name", ["reference", "threads", "batched"])
+def test_noise_on_empty_batches_is_divided_as_in_full_ones(name):
+    """Whoever has no rows left would send noise of the size of a whole batch else."""
+    problem, batches = make_task("mlp"), make_batches(1)
+    empty = torch.full_like(batches, -1)
+    noise = noise_for(problem, batches)
+    vectors = make_vectors(problem, 1)
+    updates = engine(name, 2).advance(problem, vectors, empty, Steps(SIZE, clip=CLIP, noise=noise)).updates
+    assert (updates - SIZE / batches.shape[-1] * noise.sum(dim=2)).abs().max() <= 1e-10
+
+
 @pytest.mark.parametrize("name", ["reference", "threads", "batched"])
 def test_noise_moves_models_on_empty_batches_too(name):
     problem, batches = make_task("mlp"), make_batches(1)

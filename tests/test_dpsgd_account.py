@@ -100,6 +100,8 @@ def test_the_account_is_that_of_the_command(tmp_path, fuaudit):
     assert "clients are not sampled" in public.statement.sampling_assumption
     assert "every row is in a batch by itself" in public.statement.sampling_assumption
     assert "nothing is amplified" in server.statement.sampling_assumption
+    assert "without their key is assumed" in public.statement.sampling_assumption
+    assert "without their key" not in server.statement.sampling_assumption
     for one in (public, server):
         assert "gradients are zero" in one.statement.adjacency
         assert "one row of one client" in one.statement.unit

@@ -178,8 +178,11 @@ OUTSIDE = (
 )
 
 
-def statement(found: DpSgdAccount) -> Statement:
-    """What an epsilon is about."""
+ASSUMED = "This is assumed; neither numbers nor a history show it"
+
+
+def statement(found: DpSgdAccount, shown: str = ASSUMED) -> Statement:
+    """What an epsilon is about; ``shown`` says what shows that batches came about so."""
     law = found.law
     return Statement(
         delta=_delta(found),
@@ -187,8 +190,7 @@ def statement(found: DpSgdAccount) -> Statement:
         adjacency=law.adjacency + (f"; in each step it counts at most {found.times} times" if found.times > 1 else ""),
         adversary=_adversary(law),
         trust_model="whoever trains is trusted: it sees rows and gradients, and adds the noise",
-        sampling_assumption=f"{law.name}: {law.words}. This is assumed; neither numbers nor a history show it"
-        + _cut(found),
+        sampling_assumption=f"{law.name}: {law.words}. {shown}{_cut(found)}",
         accountant=_accountant(found),
         rounds_covered=_covered(found),
         outside_it=OUTSIDE if found.cut else f"{OUTSIDE}; batches that are cut to fit",

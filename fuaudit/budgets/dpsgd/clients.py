@@ -19,6 +19,8 @@ from fuaudit.budgets.target import Target
 from fuaudit.errors import UsageError
 
 SEES = "sees a client's model after every step, and knows all settings and all other rows; it does not see the noise"
+OF_A_RUN = "The config names the law, and a replay draws the batches again"
+HIDDEN = "; that nobody foretells draws of Philox4x64, no cryptographic generator, without their key is assumed"
 OUTSIDE = (
     "other runs on the same data, rounds that a request executes again, tuning, audits; metrics and stored rows that "
     "were computed from private rows; rounding of noise to floats"
@@ -87,12 +89,14 @@ class ClientsAccount:
 
     def statement(self) -> Statement:
         """What an epsilon is about."""
-        of_steps = statement(self.found)
+        of_steps = statement(self.found, OF_A_RUN + HIDDEN * self.amplified)
         return replace(
             of_steps,
             unit="one row of one client; its gradient is clipped to a norm by itself, before gradients are added up",
             adjacency="the row counts, or its gradients are zero; how many rows clients have is known",
-            adversary=f"{SEES}, nor which rows a batch has" if self.amplified else f"{SEES}. It may know all batches",
+            adversary=f"{SEES}, nor which rows a batch has: keys, plans and findings tell that"
+            if self.amplified
+            else f"{SEES}. It may know all batches",
             trust_model="each client is trusted with its own rows alone, and adds its own noise to every step",
             outside_it=OUTSIDE,
         )

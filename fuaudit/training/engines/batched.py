@@ -78,9 +78,10 @@ class Minibatches:
         cls, problem: ClientProblem, rows: Tensor, steps: Steps, buffers: Buffers, noise: Tensor | None
     ) -> Minibatches:
         used = rows >= 0
-        lengths = used.sum(dim=2, keepdim=True).clamp_(min=1)
+        lengths = used.sum(dim=2, keepdim=True)
+        lengths = torch.where(lengths > 0, lengths, used.shape[2])  # of an empty batch there is noise at most
         rates = used.to(next(problem.module.parameters()).dtype)  # inputs may be integers
-        rates *= steps.size / (steps.divisor or rates.sum(dim=2, keepdim=True).clamp_(min=1))
+        rates *= steps.size / (steps.divisor or lengths.to(rates))
         at = rows.clamp(min=0).flatten().to(problem.inputs.device)
         shape = problem.inputs.shape[1:]
         inputs = buffers.take("inputs", problem.inputs, (len(at), *shape))
@@ -236,9 +237,10 @@ def _clipped_moves(
         own = [*gradients(named, inputs, targets, torch.ones_like(rates)).values()]
         squares = [gradient.flatten(1).to(torch.float64).square().sum(dim=1) for gradient in own]
         lengths = torch.stack(squares).sum(dim=0).sqrt()
-        scales = within(lengths, clip, rates.dtype).to(rates) * rates[:, 0]
+        # in float64: a scale for a huge gradient may be too small for its type, and be rounded up
+        scales = within(lengths, clip, rates.dtype) * rates[:, 0]
         for move, gradient in zip(moves, own, strict=True):
-            move += gradient * scales.view(-1, *[1] * (gradient.dim() - 1))
+            move += (gradient.to(scales) * scales.view(-1, *[1] * (gradient.dim() - 1))).to(move)
     return moves
 
 

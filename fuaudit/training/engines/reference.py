@@ -35,7 +35,10 @@ def local_steps(
         if not len(rows) and steps.noise is None:
             continue
         if steps.clip:
-            gradients = _clipped(module, problem, rows, steps, step)
+            noise = None if steps.noise is None else steps.noise[step]
+            # an empty batch has a divisor too: one without noise is not taken, and noise is as large as in others
+            divisor = steps.divisor or len(rows) or len(batch)
+            gradients = tuple(total / divisor for total in _clipped(module, problem, rows, steps.clip, noise))
         else:
             read = module(problem.inputs[rows]), problem.targets[rows]
             loss = cross_entropy(*read, reduction="sum") / steps.divisor if steps.divisor else cross_entropy(*read)
@@ -53,21 +56,24 @@ def local_steps(
     return layout.join([parameter.detach() for parameter in parameters]), layout.join(velocity)
 
 
-def _clipped(module: nn.Module, problem: ClientProblem, rows: Tensor, steps: Steps, step: int) -> tuple[Tensor, ...]:
-    """The gradients of rows, each clipped by itself, added up with the noise of a step, and divided."""
+def _clipped(
+    module: nn.Module, problem: ClientProblem, rows: Tensor, clip: float, noise: Tensor | None
+) -> list[Tensor]:
+    """The gradients of rows, each clipped by itself, added up with the noise of a step, if any."""
     parameters = list(module.parameters())
     total = [torch.zeros_like(parameter) for parameter in parameters]
     for row in rows.split(1):
         loss = cross_entropy(module(problem.inputs[row]), problem.targets[row])
         own = torch.autograd.grad(loss, parameters)
         squares = [gradient.to(torch.float64).square().sum() for gradient in own]
-        scale = within(torch.stack(squares).sum().sqrt(), steps.clip, total[0].dtype)
+        scale = within(torch.stack(squares).sum().sqrt(), clip, total[0].dtype)
         for added, gradient in zip(total, own, strict=True):
-            added += gradient * scale.to(gradient)
-    if steps.noise is not None:
-        for added, noise in zip(total, problem.layout.split(steps.noise[step]), strict=True):
-            added += noise.view_as(added)
-    return tuple(added / (steps.divisor or max(1, len(rows))) for added in total)
+            # in float64: a scale for a huge gradient may be too small for its type, and be rounded up
+            added += (gradient.to(scale) * scale).to(added)
+    if noise is not None:
+        for added, part in zip(total, problem.layout.split(noise), strict=True):
+            added += part.view_as(added)
+    return total
 
 
 def participate(
