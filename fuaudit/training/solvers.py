@@ -29,8 +29,8 @@ class Steps:
 
     With a norm to ``clip`` to, the gradient of each sample by itself is scaled down to it before they are added up.
     ``noise`` has what is added to that sum, in each step of each participation: ``(*s, n, E, d)``. With noise a step is
-    taken on an empty batch too: that none was taken would tell that nobody was in it. Without a divisor it is divided by
-    the places of a batch there.
+    taken on an empty batch too: that none was taken would tell that nobody was in it. Without a divisor the noise is
+    divided by the places of a batch there.
 
     Without momentum the direction is the velocity. ``drift`` and ``velocity`` (at the start of the round; zero
     when None) have a row for every participation, ``(*s, n, d)``.
