@@ -243,6 +243,21 @@ def test_a_child_that_keeps_a_round_in_which_nobody_took_part_released_no_more_t
 
 
 @pytest.mark.parametrize("towards", [None, "public"])
+def test_a_pass_says_that_a_child_keeps_to_no_budget_towards_the_public(towards, tmp_path):
+    """What a request drew anew tells when a row was drawn: from then on nothing is amplified."""
+    target = 1.01 * account([Charged(NOISE, 0.25 if towards else 1.0, 8)], DELTA, POISSON if towards else FIXED).total
+    run = trained(tmp_path / "run", UNCUT, budget=budget(target, towards))
+    child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", data=tiny_dataset())
+    words = "child does not keep to its budget towards the public, as its training alone did"
+    for one in (run, child):
+        found = Provenance().examine(Case(Evidence(load_run(one.path), None, tiny_dataset()), Keyed(bytes(32))))
+        said = [line for line in found.assumptions if words in line]
+        assert bool(said) == (one is child and towards == "public")
+    if said:
+        assert "4 rounds have epsilon" in said[0]
+
+
+@pytest.mark.parametrize("towards", [None, "public"])
 def test_as_many_rounds_as_the_target_allows_are_begun_and_one_more_is_refused(towards):
     sampled = Charged(NOISE, 0.25, 1) if towards == "public" else Charged(NOISE, 1.0, 1)
     law = POISSON if towards == "public" else FIXED

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.budgets.mechanisms import assumed
@@ -25,7 +27,8 @@ def budget(run: Run, target: Target) -> CheckResult:
     dimension = sum(prod(part.shape) for part in run.arrays(MODEL).values())
     try:
         solver = build("solvers", run.config.solver)
-        found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling)
+        terms = run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling
+        found = capped(target, *terms)
         place = charged(run.exchange, solver)
         of_part = release_of(str(place), part_at(run.exchange, solver, place), dimension)
     except ExceededError as error:
@@ -57,12 +60,31 @@ def budget(run: Run, target: Target) -> CheckResult:
         )
     if asked := asked_of_clients(run):
         return unclear(f"Whether {name_of(run)} keeps to its budget is not known: {asked}.")
+    beyond = _told_by_a_request(run, target, terms)
     return holds(
-        f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
-        f"its config, epsilon {in_full(target.epsilon)} at delta {in_full(target.delta)}. What other runs of the "
-        "lineage released is not counted.",
-        f"{assumed(found, target)}{_at_its_word(run, place)}{_behind(others)}{_lost(run)}{_covered(run)}",
+        f"{'Of a training alone, the' if beyond else 'The'} {counted(found.rounds, 'participation')} that a client of "
+        f"{name_of(run)} can have keep to the budget of its config, epsilon {in_full(target.epsilon)} at delta "
+        f"{in_full(target.delta)}. What other runs of the lineage released is not counted.",
+        f"{beyond}{assumed(found, target)}{_at_its_word(run, place)}{_behind(others)}{_lost(run)}{_covered(run)}",
     )
+
+
+def _told_by_a_request(run: Run, target: Target, terms: tuple[Any, ...]) -> str:
+    """That a child does not keep to a target towards the public, as its training alone did; empty where it does.
+
+    The cap was decided before training. Which rounds a request drew anew tells when a row was first drawn, and from then
+    on none is charged less for being seldom sampled.
+    """
+    if not run.is_child or target.towards is None:
+        return ""
+    try:
+        capped(replace(target, towards=None), *terms)
+    except ExceededError as error:
+        return (
+            f"{name_of(run)} does not keep to its budget towards the public, as its training alone did: what a request "
+            f"drew anew tells when a row was drawn, and then {error.args[0]}. "
+        )
+    return ""
 
 
 def _behind(others: Collection[str]) -> str:
