@@ -72,7 +72,7 @@ def budget(run: Run, target: Target) -> CheckResult:
 def _told_by_a_request(run: Run, target: Target, terms: tuple[Any, ...]) -> str:
     """That a child does not keep to a target towards the public, as its training alone did; empty where it does.
 
-    The cap was decided before training. Which rounds a request drew anew tells when a row was first drawn, and from then
+    The cap was decided before training. What a request drew anew tells when a row was first drawn, and from then
     on none is charged less for being seldom sampled.
     """
     if not run.is_child or target.towards is None:
