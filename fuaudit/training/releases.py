@@ -22,6 +22,7 @@ from fuaudit.training.rounds import OutlineShape
 BEHIND = "it stands behind an agreement on coordinates, which was made of rows as they were before it"
 SCALED = "rows are scaled by constants of all rows: each row bears on all others, and nothing limits how much"
 GIVEN = "is given rows of all clients as they were before it, and may send one as that of many"
+ONE_ON_ANOTHER = "is given rows of a client one after another, and may let one bear on the gradients of others"
 PUT_BACK = "the one is given rows as they were, the other acts behind the clients' rows, and may put back what was kept"
 NO_WORD = "nothing compares what it lets out with what it tells"
 
@@ -81,10 +82,13 @@ def outside_parts(config: Config, exchange: Exchange, place: Place) -> str:
 
     What they are given decides. Whoever is given the rows of all clients in front of the noise may send one row as
     that of many, each with noise of its own. Whoever is given rows in another way may keep them, and a part behind the
-    noise may put them back. One behind it alone is given nothing but what has noise.
+    noise may put them back. One behind it alone is given nothing but what has noise. The unit of a client stage is all
+    that its client has; of noisy steps it is one row, and what treats several of them may put one into the others.
     """
     if all_rows := _of_others(_given_all_rows(config, exchange, place)):
         return f"{all_rows[0]} is not fuaudit's own, {GIVEN}"
+    if place == OF_SOLVER and (before := _of_others(_in_front_of_gradients(config))):
+        return f"{before[0]} is not fuaudit's own, {ONE_ON_ANOTHER}"
     if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, place))):
         return f"{keeping[0]} and {behind[0]} are not fuaudit's own: {PUT_BACK}"
     return ""
@@ -102,6 +106,11 @@ def _given_all_rows(config: Config, exchange: Exchange, place: Place) -> list[Pa
     later = range(number + 1, len(stages)) if is_agreement(stages[number]) else ()
     at = [*range(number), *(one for one in later if offers(stages[one], "proposals"))]
     return [("solvers", config.solver["use"]), *_parts("client", [config.client[one] for one in at])]
+
+
+def _in_front_of_gradients(config: Config) -> list[Part]:
+    """What treats several rows of one client before the gradient of each is clipped."""
+    return [("models", config.model["use"]), *_parts("adversary", config.adversary)]
 
 
 def _given_some_rows(config: Config) -> list[Part]:

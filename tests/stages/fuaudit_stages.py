@@ -497,6 +497,26 @@ class Turns:
 
 
 @dataclass(frozen=True)
+class Deals:
+    """Deals rows in turn."""
+
+    clients: int = 4
+
+    def deal(self, labels, draws):
+        return [range(client, len(labels), self.clients) for client in range(self.clients)]
+
+
+@dataclass(frozen=True)
+class OtherWay:
+    """Rows of its clients have another sign."""
+
+    clients: tuple[int, ...] = ()
+
+    def turn(self, inputs, target, classes):
+        return -inputs, target
+
+
+@dataclass(frozen=True)
 class OftenLater(UniformLaw):
     """Wrong: from round 3 on the first client takes all places, and the law says that nobody is drawn twice."""
 
