@@ -59,6 +59,15 @@ def test_where_all_rows_count_it_is_the_engine(advance, steps):
 
 
 @pytest.mark.parametrize("steps", SOLVERS.values(), ids=SOLVERS)
+def test_noise_of_an_empty_batch_is_as_large_as_in_the_engine(advance, steps):
+    """Rows count for nothing here, so the noise is all that moves, whoever counts."""
+    batches = BATCHES.clone()
+    batches[0, 1, 1] = NONE
+    noisy = replace(steps, divisor=0, clip=1e-15, noise=drawn(1, 2, 3, DIMENSION))
+    same(advance(noisy, kept=range(6), batches=batches), 0, advance(noisy, batches=batches))
+
+
+@pytest.mark.parametrize("steps", SOLVERS.values(), ids=SOLVERS)
 def test_who_steps_last_does_all_that_leaving_it_in_does(advance, steps):
     """Row 5 is in the last batch of its client alone: nothing follows that it could change."""
     same(

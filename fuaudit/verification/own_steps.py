@@ -136,7 +136,7 @@ class OwnSteps:
                     pulls = pulls * ((read != NONE).sum(dim=1) / lengths[place[reads], step]).to(pulls)[:, None]
                 change[at] += pulls
             if steps.noise is not None:  # drawn, whoever counts: it is that of the kept rows
-                divisor = steps.divisor or lengths[:, step, None].clamp(min=1).to(sent)
+                divisor = steps.divisor or torch.where(lengths > 0, lengths, drawn.shape[2])[:, step, None].to(sent)
                 change[:places] += steps.size * steps.noise[:, step] / divisor
             if steps.momentum:
                 change = steps.momentum * speeds + (1 - steps.dampening) * change
