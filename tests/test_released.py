@@ -13,8 +13,11 @@ from fuaudit import load_run, verify
 from fuaudit.budgets.conspar.account import account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.draws.keyed import Keyed
+from fuaudit.errors import UsageError
 from fuaudit.plans.law import UniformLaw
 from fuaudit.reporting import write_report
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.repeat import commands
 from fuaudit.runs.account import account_of, account_of_lineage, told_anything
 from fuaudit.statistics.rounding import up
 from fuaudit.testing.tiny import tiny_dataset
@@ -118,3 +121,39 @@ def test_a_law_that_breaks_leaves_no_guarantee_and_ends_nothing(tmp_path):
     found = released_by(Case(gather(run, {}), Keyed(AUDIT_KEY), Effort()))
     assert found["accounts"] == []
     assert found["reasons"] == ["the account could not be made: SystemExit(0)"]
+
+
+def at(run, **given):
+    return verify(run, of_the_run(), key=AUDIT_KEY, data=tiny_dataset(), **given).as_json()
+
+
+@pytest.mark.parametrize("budget", [True, False])
+def test_an_auditor_may_choose_the_delta(tmp_path, budget):
+    tables = {"budget": {"epsilon": 9.0, "delta": 1e-5}} if budget else {}
+    run = trained(tmp_path / "run", client=[NOISE], **tables)
+    found = at(run, delta=1e-6)
+    (one,) = found["context"]["released"]["accounts"]
+    assert one["delta"] == one["statement"]["delta"] == "1e-06"
+    assert one["epsilon"] == up(account_of_lineage(run, [], 1e-6).towards["lineage"].accounts[0].epsilon, 5)
+    assert any(line.endswith("--delta 1e-06") for line in commands(read_contents(found)))
+    assert found["checks"] == at(run)["checks"]  # no audit looks at it
+
+
+def test_a_delta_that_nothing_is_at_is_refused(tmp_path):
+    silent = trained(tmp_path / "silent", client=[])
+    with pytest.raises(UsageError, match="no round of silent and of its ancestors at hand told of a mechanism"):
+        at(silent, delta=1e-6)
+    for wrong in (-1e-6, 1.0, float("nan"), 1e-301, "1e-6", True):
+        with pytest.raises(UsageError, match="delta"):
+            at(silent, delta=wrong)
+    at(silent, delta=None)
+
+
+def test_the_command_line_chooses_a_delta_and_the_report_has_it(tmp_path, fuaudit):
+    run = trained(tmp_path / "run", client=[NOISE])
+    without = at(run)["context"]["released"]["accounts"][0]["reason"]
+    assert "--delta" in without  # whoever reads that there is none at delta 0 is told what to do
+    fuaudit("verify", run.path, "--delta", "1e-6")
+    text = write_report(run.path, "md").read_text()
+    assert "at delta 1e-06" in text
+    assert "--delta 1e-06" in text

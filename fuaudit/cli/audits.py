@@ -74,6 +74,11 @@ from fuaudit.text import command, counted
     "--model", type=Folder, help="The model in use, a safetensors file: it must be the run's last, number for number."
 )
 @click.option("--before", type=Folder, help="Findings of this run from before it was pruned.")
+@click.option(
+    "--delta",
+    type=float,
+    help="At which the account of what rounds released is made; default: that of the config's [budget], or 0.",
+)
 @click.option("--beacon", help="What was published after the commitment, in hexadecimal, to compare with.")
 @output_options
 def verify(

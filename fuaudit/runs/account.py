@@ -123,14 +123,15 @@ def account_of(
     )
 
 
-def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> FamilyAccount:
-    """The account of a run and its ancestors alone, with delta and differing elements as its config has them.
+def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone], delta: float | None = None) -> FamilyAccount:
+    """The account of a run and its ancestors alone, with differing elements as its config has them, and delta too
+    unless one is given.
 
     Raises:
         UsageError: an account cannot be made under these terms.
     """
     related = kinship_of(run, ancestors)
-    terms, spent = _terms(run, related.kin), spent_towards_server(family_of(related))
+    terms, spent = _terms(run, related.kin, delta), spent_towards_server(family_of(related))
     found = _towards(spent, terms, LINEAGE)
     beside = replace(found, accounts=tuple(one.with_outside(SIBLINGS) for one in found.accounts))
     left = unlimited(related.kin, _shown(run), terms.by_config)

@@ -38,8 +38,11 @@ def lineage_of(evidence: Evidence) -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
-def context_of(case: Case) -> dict[str, Any]:
-    """Who computed what: engine, versions, the unlearner and its claims, the metrics of the run."""
+def context_of(case: Case, delta: float | None = None) -> dict[str, Any]:
+    """Who computed what: engine, versions, the unlearner and its claims, the metrics of the run.
+
+    ``delta``: of the account of what rounds released; None for that of the config.
+    """
     run, info = case.run, case.run.info
     table: dict[str, Any] = {
         "engine": info["engine"],
@@ -50,7 +53,7 @@ def context_of(case: Case) -> dict[str, Any]:
         "served": _model_in_use(case),
         "metrics": run.metrics,
         "participation": {name: run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
-        "released": released(case),
+        "released": released(case, delta),
     }
     if "edited_by" in info:
         # uploads are those of the plan; what the edit itself sent is no part of them
@@ -132,6 +135,7 @@ def arguments_of(case: Case, given: Mapping[str, Any]) -> list[str]:
         options += [("--client", case.run.name(client) or client) for client in known.request.clients]
         options += [("--sample", _place(case.run, sample)) for sample in known.request.samples]
     options += [
+        ("--delta", given.get("delta")),
         ("--budget", effort.budget),
         ("--spot-check", effort.spot_check),
         ("--stopping", "decided" if effort.stopping == "decided" else None),

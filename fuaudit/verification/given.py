@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, get_args
 
+from fuaudit.budgets.target import require_delta
 from fuaudit.data.dataset import Dataset, require_rows
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Request
@@ -33,6 +34,8 @@ class Given(TypedDict, total=False):
             them. They must be of the very run that was pruned, and pass `provenance` and `plan-law`. If a commitment
             is given now, they must have compared the same one; if a request is given, they must have compared one.
         beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
+        delta: at which the account of what rounds released is made; that of the config's ``[budget]`` by default, or 0.
+            No audit judges the account, so it changes no verdict.
         budget: the most training runs to execute for repeated sampling.
         spot_check: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
             spec asks for exactness and some stretch was left out. The spec decides by default.
@@ -52,6 +55,7 @@ class Given(TypedDict, total=False):
     model: Path | str | None
     before: Path | str | None
     beacon: str | None
+    delta: float | None
     budget: int | None
     spot_check: int | None
     stopping: Stopping
@@ -97,6 +101,11 @@ def require_kinds(given: Mapping[str, Any]) -> None:
         number = given.get(word)
         if number is not None and (type(number) is not int or number < least):
             raise UsageError(f"{word} is {what}, from {least}, not {number!r}")
+    delta = given.get("delta")
+    if delta is not None:
+        if type(delta) not in (int, float):
+            raise UsageError(f"delta is a number, not {delta!r}")
+        require_delta(delta)
     if "workers" in given and given["workers"] is None:
         raise UsageError("workers is a number of processes, from 1, not None")
     if given.get("stopping", "fixed") not in get_args(Stopping):

@@ -13,15 +13,22 @@ from fuaudit.statistics.rounding import up
 from fuaudit.verification.case import Case
 
 
-def released(case: Case) -> dict[str, Any] | None:
+def released(case: Case, delta: float | None = None) -> dict[str, Any] | None:
     """The account of the run and its ancestors at hand; None where no round told of a mechanism.
 
-    It is a sum of what ledgers tell, and no finding: audits judge the ledgers.
+    It is a sum of what ledgers tell, and no finding: audits judge the ledgers. It is at a delta, by default that of the
+    config.
+
+    Raises:
+        UsageError: a delta was given, and there is nothing that it is of.
     """
     if not told_anything((case.run, *case.evidence.ancestors)):
+        if delta is not None:
+            told = f"no round of {case.run.path.name} and of its ancestors at hand told of a mechanism"
+            raise UsageError(f"{told}, so there is no account at a delta", "Leave --delta out.")
         return None
     try:
-        found = account_of_lineage(case.run, case.evidence.ancestors)
+        found = account_of_lineage(case.run, case.evidence.ancestors, delta)
     except (RedactedError, UsageError) as error:
         return _none(str(error.args[0]))
     except EvidenceError:

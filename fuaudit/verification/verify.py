@@ -78,7 +78,7 @@ def verify(
         require_trusted(outside, policy)
         looked_at(outside)
         # The context comes before the audits: what cannot be read should not cost their time.
-        arguments, context = arguments_of(case, given), context_of(case)
+        arguments, context = arguments_of(case, given), context_of(case, given.get("delta"))
         if estimate:
             tell = while_it_shows(estimate)
             for line in _foreseen(case, policy):

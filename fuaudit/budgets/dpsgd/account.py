@@ -19,7 +19,7 @@ from fuaudit.errors import UsageError
 from fuaudit.text import counted, in_full
 
 NO_NOISE = "some steps have no noise, so there is no guarantee"
-NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
+NO_DELTA = "delta is 0, and Gaussian noise has no pure epsilon: choose one above 0, by --delta"
 TOO_LITTLE = "there is too little noise to account"
 NOT_COMPOSED = "the exact loss is not composed: noise is beyond all measure, or delta is too small beside the rounding"
 CUT_TOO_OFTEN = "batches are cut too often: with what joins it delta is 1, so there is no guarantee"

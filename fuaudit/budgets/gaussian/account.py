@@ -10,7 +10,7 @@ from fuaudit.budgets.statement import Statement, delta_in_words, finite, version
 from fuaudit.text import counted
 
 NO_NOISE = "there is no noise, so there is no guarantee"
-NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
+NO_DELTA = "delta is 0, and Gaussian noise has no pure epsilon: choose one above 0, by --delta"
 CENTRAL = "whoever adds the noise is trusted: it sees the rows, and nobody else does"
 
 
