@@ -1,35 +1,53 @@
-"""Accounts against audits: ``python benchmarks/account_audit.py`` writes the page.
+"""Accounts against audits: ``python benchmarks/account_audit.py`` writes the page and its picture.
 
-The stages ``consensus`` and ``gaussian-noise`` draw as in a run, by the secrets of its clients, under two histories
-that an account calls adjacent. What they let out bounds the epsilon from below. Faults are planted to see that the
-bound then exceeds the account.
+The stages ``consensus`` and ``gaussian-noise`` and the solver ``dpsgd`` draw as in a run, by the secrets of its
+clients, under two histories that an account calls adjacent. What they let out bounds the epsilon from below. Faults are
+planted to see that the bound then exceeds the account. The picture has accounts and bounds on one axis.
+
+Draws hang on no machine, so tables may be measured one by one: ``--only rounds`` keeps the others as the page has them.
+``--picture`` measures nothing and draws the figures of the page.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import conspar_law as law
+import matplotlib
 import numpy as np
 import torch
+from figures import svg_of
 from fuaudit_plugins.conspar import Consensus
+from fuaudit_plugins.dpsgd import DpSgd
 from fuaudit_plugins.noise import GaussianNoise, clipped
 from machine import hardware
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fuaudit.budgets.conspar.law import ConSpar, epsilon
 from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of
-from fuaudit.plans.stage_draws import PlannedDraws
+from fuaudit.models.layout import Layout
+from fuaudit.plans.stage_draws import OF_SOLVER, PlannedDraws
+from fuaudit.reporting.drawings import ROLES, STYLE
 from fuaudit.testing.accounts import AuditedAccount, audit_account
+from fuaudit.training.engines.batched import Batched
+from fuaudit.training.engines.protocol import ClientProblem
+from fuaudit.training.solvers import Steps
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "account-audit.md"
+PICTURE = PAGE.with_suffix(".svg")
 SIX, FIVE, WITH_FAULT = 10**6, 10**5, 40_000
 """Trials of each history; with each fault."""
 ALPHA, DELTA = 0.05, 1e-5
@@ -37,6 +55,7 @@ WORKERS = 4
 CONSPAR = {(50, 4, 0.8): SIX, (50, 4, 0.5): FIVE, (50, 1, 0.1): FIVE, (20, 2, 0.01): FIVE}
 """Coordinates, coordinates a client, alpha -> trials."""
 NOISE = {0.5: SIX, 1.0: SIX, 2.0: SIX}
+STEPS = {1.0: SIX}
 """Noise -> trials."""
 COLUMNS, NORM = 3, 0.5
 CELLS, WIDEST = 60, 6.0
@@ -50,7 +69,7 @@ PAGE_TEXT = """\
 
     python benchmarks/account_audit.py
 
-{machine}. Two stages draw as in a run, by the secrets of its {clients} clients, under each of two \
+{machine}. Two stages and a solver draw as in a run, by the secrets of its {clients} clients, under each of two \
 histories that an account calls adjacent; *trials* are those of each, or a few more. One event is chosen on a fifth of \
 the trials. On the others its chances are \
 bounded by Clopper and Pearson's limits, so the bound on epsilon is above the true one with a chance of at most \
@@ -69,17 +88,25 @@ always under one history and never under the other.
 |---|---|---|---|---|---|---|
 {noise}
 
-Two rounds, of which the second differs; the account is that of one round, or of one step; {five:,} trials:
+`dpsgd`, one step of a client, on a row whose gradient is longer than the norm against an empty batch, delta {delta:g}:
 
-| stage | account | at least | share | verdict |
-|---|---|---|---|---|
+| noise | trials | account | at least | share | ceiling | verdict |
+|---|---|---|---|---|---|---|
+{steps}
+
+Two rounds, of which the second differs; the account is that of one round, or of one step:
+
+| stage | trials | account | at least | share | verdict |
+|---|---|---|---|---|---|
 {rounds}
 
 With a planted fault, {with_fault:,} trials of each history:
 
 | stage | fault | account | at least | verdict |
 |---|---|---|---|---|
-{faulty}
+{fault}
+
+![Accounts, and the bounds of their audits, on one axis](account-audit.svg)
 
 In words: at these sizes no bound exceeds its account, and each fault that lets out more than is charged is refuted. \
 It is evidence and no proof: a bound below an account shows nothing. Faults that make a stage *more* private are not \
@@ -97,15 +124,15 @@ class Trial:
     """What is executed, and into which kinds its outcomes are sorted, fixed before anything is drawn.
 
     Attributes:
-        stage: with which parameters.
-        histories: two lists of rows ``(c,)``, one row a round.
+        stage: with which parameters; or a solver.
+        histories: two lists of rows ``(c,)``, one row a round; of a solver batches ``(1,)``, -1 for an empty one.
         account: the epsilon that is charged.
         delta: at which it holds.
         sort: outcomes of all rounds ``(rounds, n, c)`` -> kinds ``(n,)``.
         fault: what goes wrong, with the proposals or with the keys; None for the stage as it is.
     """
 
-    stage: Consensus | GaussianNoise
+    stage: Consensus | GaussianNoise | DpSgd
     histories: tuple[Rows, Rows]
     account: float
     delta: float
@@ -115,17 +142,18 @@ class Trial:
 
 def kinds(draws: PlannedDraws, trial: Trial, history: int, times: range) -> Kinds:
     """The kinds of trials under one history, so many ``times`` for every client; no round is used twice."""
-    rows, columns = trial.histories[history], len(trial.histories[history][0])
-    found = []
+    rows, found = trial.histories[history], []
+    if isinstance(trial.stage, DpSgd):
+        return trial.sort(_stepped(draws, trial.stage, rows[0], [1 + 2 * time + history for time in times]))
     for time in times:
         number = 1 + (2 * time + history) * len(rows)
         found.append([_outcome(draws, trial, row, number + i) for i, row in enumerate(rows)])
-    outcomes = np.array(found).transpose(1, 0, 2, 3).reshape(len(rows), -1, columns)
-    return trial.sort(outcomes)
+    outcomes = np.array(found).transpose(1, 0, 2, 3)
+    return trial.sort(outcomes.reshape(len(rows), -1, outcomes.shape[-1]))
 
 
 def _outcome(draws: PlannedDraws, trial: Trial, row: torch.Tensor, number: int) -> NDArray[np.float64]:
-    """What all clients let out in one round: sets as bits, or rows, ``(clients, c)``."""
+    """What all clients let out in one round of a stage: sets as bits, or rows, ``(clients, c)``."""
     stage, updates = trial.stage, row.expand(law.CLIENTS, len(row))
     context = law.context_of(draws, number, len(row)).at(law.PLACE, stage, None)
     if trial.fault is not None:
@@ -137,6 +165,38 @@ def _outcome(draws: PlannedDraws, trial: Trial, row: torch.Tensor, number: int) 
     for client, columns in enumerate(propose(stage, updates, context)):
         bits[client, columns.numpy()] = 1
     return bits
+
+
+LOUD = ClientProblem(
+    module := torch.nn.Linear(2, 2).double(), Layout.of(module), torch.tensor([[3.0, -4.0]]).double(), torch.tensor([1])
+)
+"""One row, whose gradient is longer than the norm."""
+
+
+def _stepped(draws: PlannedDraws, solver: DpSgd, batch: torch.Tensor, numbers: Sequence[int]) -> NDArray[np.float64]:
+    """What one step of all clients lets out in each of these rounds along the gradient of the row, in norms, ``(n,)``.
+
+    The engine takes the steps of all rounds at once, as those of many runs.
+    """
+    asked = [_step_of(draws, solver, number) for number in numbers]
+    noise = torch.stack([steps.noise for steps in asked if steps.noise is not None])
+    batches = batch.expand(len(asked), law.CLIENTS, 1, 1)
+    updates = _advanced(replace(asked[0], noise=noise), batches).flatten(0, 1)
+    alone = _advanced(replace(asked[0], noise=None), torch.zeros(1, 1, 1, 1, dtype=torch.int64))[0, 0]
+    return (updates @ alone / alone.square().sum()).numpy()
+
+
+def _step_of(draws: PlannedDraws, solver: DpSgd, number: int) -> Steps:
+    """What the solver gives to the one step of every client in a round, divided by 1."""
+    context = law.context_of(draws, number, LOUD.layout.dimension)
+    wide = replace(context, vectors=context.vectors.double())
+    return replace(solver.before(wide.at(OF_SOLVER, solver, None), {}), divisor=1)
+
+
+def _advanced(steps: Steps, batches: torch.Tensor) -> torch.Tensor:
+    """The updates of one step from models of zeros, ``(runs, clients, c)``."""
+    models = torch.zeros(len(batches), LOUD.layout.dimension, dtype=torch.float64)
+    return Batched(1, stack_size=1024).advance(LOUD, models, batches, steps).updates
 
 
 def audited(draws: PlannedDraws, trial: Trial, trials: int) -> AuditedAccount:
@@ -198,6 +258,17 @@ def noise(z: float, rounds: int = 1, fault: law.Fault | None = None, stage: Any 
     return Trial(stage or GaussianNoise(NORM, z), histories, account, DELTA, sort, fault)
 
 
+def step(z: float) -> Trial:
+    """The row is in the batch of the one step, or nothing is; kinds are cells of what comes out along its gradient."""
+    present, empty = torch.zeros(1, dtype=torch.int64), -torch.ones(1, dtype=torch.int64)
+
+    def sort(numbers: NDArray[np.float64]) -> Kinds:
+        low, high = -WIDEST * z, 1 + WIDEST * z
+        return np.clip((numbers - low) / (high - low) * CELLS, 0, CELLS - 1).astype(np.int64)
+
+    return Trial(DpSgd(NORM, z), ([present], [empty]), epsilon_of(mu_of(z, 1), DELTA), DELTA, sort)
+
+
 # --- faults
 
 
@@ -241,9 +312,10 @@ FAULTS: dict[tuple[str, str], Trial] = {
     ("gaussian-noise", "noise on the first column alone"): noise(1.0, stage=FirstColumn(NORM, 1.0), column=1),
 }
 ROUNDS = {
-    "consensus, d = 20, k = 2, alpha = 0.5": conspar(20, 2, 0.5, rounds=2),
-    "gaussian-noise, noise 1": noise(1.0, 2),
+    "consensus, d = 20, k = 2, alpha = 0.5": (conspar(20, 2, 0.5, rounds=2), FIVE),
+    "gaussian-noise, noise 1": (noise(1.0, 2), SIX),
 }
+"""Which trial, and how often."""
 
 
 # --- the page
@@ -262,7 +334,9 @@ def _trial(job: Job) -> tuple[Trial, int]:
         return conspar(*row), CONSPAR[row]
     if table == "noise":
         return noise(row), NOISE[row]
-    return (ROUNDS[row], FIVE) if table == "rounds" else (FAULTS[row], WITH_FAULT)
+    if table == "steps":
+        return step(row), STEPS[row]
+    return ROUNDS[row] if table == "rounds" else (FAULTS[row], WITH_FAULT)
 
 
 def _part(given: tuple[Job, int, range]) -> Kinds:
@@ -311,27 +385,138 @@ def _short(found: AuditedAccount, share: bool) -> str:
     return f"{found.account:.3f} | {found.least.lower:.3f} | {reached}{found.verdict}"
 
 
-def main() -> None:
-    jobs: list[Job] = [
-        *(("conspar", each) for each in CONSPAR), *(("noise", each) for each in NOISE),
-        *(("rounds", each) for each in ROUNDS), *(("fault", each) for each in FAULTS),
-    ]  # fmt: skip
+TABLES: dict[str, Sequence[Any]] = {
+    "conspar": list(CONSPAR), "noise": list(NOISE), "steps": list(STEPS), "rounds": list(ROUNDS), "fault": list(FAULTS),
+}  # fmt: skip
+"""Table, in the order of the page -> what its rows are about."""
+
+
+def _line(job: Job, found: AuditedAccount) -> str:
+    """A row of the page."""
+    (table, row), of = job, _trial(job)[1]
+    if table == "conspar":
+        return f"| {' | '.join(map(str, row))} | {of:,} | {_cells(found)} |"
+    if table in ("noise", "steps"):
+        return f"| {row:g} | {of:,} | {_cells(found)} |"
+    if table == "rounds":
+        return f"| {row} | {of:,} | {_short(found, True)} |"
+    return f"| {' | '.join(row)} | {_short(found, False)} |"
+
+
+def rows_of(page: str) -> dict[str, list[str]]:
+    """The rows of each table of a page, as they are written there."""
+    blocks = [block.splitlines() for block in page.split("\n\n") if block.startswith("|")]
+    return dict(zip(TABLES, (lines[2:] for lines in blocks), strict=True))
+
+
+def measured(tables: Sequence[str]) -> dict[str, list[str]]:
+    """The rows of some tables, measured now."""
+    jobs: list[Job] = [(table, row) for table in tables for row in TABLES[table]]
     found = _all(jobs)
+    return {table: [_line((table, row), found[table, row]) for row in TABLES[table]] for table in tables}
+
+
+def written(rows: Mapping[str, list[str]]) -> str:
+    """The page with these rows."""
     facts = hardware()
-    PAGE.write_text(
-        PAGE_TEXT.format(
-            machine=f"fuaudit {facts['fuaudit']}, torch {facts['torch']}, {facts['processor']}",
-            clients=law.CLIENTS, six=SIX, five=FIVE, alpha=ALPHA, delta=DELTA, with_fault=WITH_FAULT,
-            conspar="\n".join(
-                f"| {d} | {k} | {alpha} | {of:,} | {_cells(found['conspar', (d, k, alpha)])} |"
-                for (d, k, alpha), of in CONSPAR.items()
-            ),
-            noise="\n".join(f"| {z:g} | {of:,} | {_cells(found['noise', z])} |" for z, of in NOISE.items()),
-            rounds="\n".join(f"| {name} | {_short(found['rounds', name], True)} |" for name in ROUNDS),
-            faulty="\n".join(f"| {' | '.join(name)} | {_short(found['fault', name], False)} |" for name in FAULTS),
-        ),
-        encoding="utf-8",
+    return PAGE_TEXT.format(
+        machine=f"fuaudit {facts['fuaudit']}, torch {facts['torch']}, {facts['processor']}",
+        clients=law.CLIENTS, six=SIX, alpha=ALPHA, delta=DELTA, with_fault=WITH_FAULT,
+        **{table: "\n".join(lines) for table, lines in rows.items()},
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of the page: an account beside the bound of its audit."""
+
+    label: str
+    account: float
+    least: float
+    verdict: str
+
+
+LABELS = {
+    "conspar": "consensus: d = {d}, k = {k}, alpha = {alpha}", "noise": "gaussian-noise: noise {noise}",
+    "steps": "dpsgd, one step: noise {noise}", "rounds": "two rounds, {stage}", "fault": "{stage}: {fault}",
+}  # fmt: skip
+"""What a row of each table is called in the picture, by the columns of the page."""
+
+
+MARKS = {
+    "PASS": ("subject", "D", "audit: epsilon is at least this"),
+    "FAIL": ("untouched", "X", "the same, above the account: FAIL"),
+}
+"""Verdict -> role of its colour, marker, words."""
+
+
+def shown(page: str) -> dict[str, list[Shown]]:
+    """Table -> what its rows say, as the page has them."""
+    heads = [line for line, after in pairwise(page.splitlines()) if after.startswith("|---")]
+    found = {}
+    for (table, lines), head in zip(rows_of(page).items(), heads, strict=True):
+        cells = [dict(zip(_split(head), _split(line), strict=True)) for line in lines]
+        found[table] = [
+            Shown(LABELS[table].format(**row), float(row["account"]), float(row["at least"]), row["verdict"])
+            for row in cells
+        ]
+    return found
+
+
+def _split(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def picture(page: str) -> str:
+    """The SVG of a page: every account and its bound on one axis, faults in a panel of their own below."""
+    tables = shown(page)
+    honest, faulty = [row for name in tables if name != "fault" for row in tables[name]], tables["fault"]
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        figure = Figure(figsize=(9.5, 1.6 + 0.29 * (len(honest) + len(faulty))), layout="constrained")
+        ratios = [len(honest) + 1, len(faulty) + 1]
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
+        _panel(above, honest, "as they are")
+        _panel(below, faulty, "with a planted fault")
+        below.set(xlabel="epsilon", xlim=(0, None))
+        marks = [
+            Patch(facecolor=ROLES["line"], edgecolor=ROLES["faint"], label="account: epsilon is at most this"),
+            *(Line2D([], [], color=ROLES[role], marker=marker, linestyle="none", label=words)
+              for role, marker, words in MARKS.values()),
+        ]  # fmt: skip
+        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), frameon=False, fontsize=9)
+        return svg_of(figure)
+
+
+def _panel(axes: Axes, rows: Sequence[Shown], title: str) -> None:
+    """A bar up to each account, and a mark at its bound; what is beyond the bar is drawn as a line."""
+    places = range(len(rows))
+    axes.barh(places, [row.account for row in rows], height=0.62, color=ROLES["line"], edgecolor=ROLES["faint"],
+              linewidth=0.8)  # fmt: skip
+    beyond = [(place, row) for place, row in zip(places, rows, strict=True) if row.verdict == "FAIL"]
+    axes.hlines([place for place, _ in beyond], [row.account for _, row in beyond], [row.least for _, row in beyond],
+                color=ROLES["untouched"], linewidth=1.6)  # fmt: skip
+    for verdict, (role, marker, _) in MARKS.items():
+        of = [(row.least, place) for place, row in zip(places, rows, strict=True) if row.verdict == verdict]
+        if of:
+            axes.plot(*zip(*of, strict=True), marker, color=ROLES[role])
+    axes.set_yticks(places, [row.label for row in rows])
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="measure these tables")
+    parser.add_argument("--picture", action="store_true", help="measure nothing")
+    given = parser.parse_args()
+    if not given.picture:
+        kept = {} if len(given.only) == len(TABLES) else rows_of(PAGE.read_text(encoding="utf-8"))
+        rows = kept | measured(given.only)
+        PAGE.write_text(written({table: rows[table] for table in TABLES}), encoding="utf-8")
+    PICTURE.write_text(picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

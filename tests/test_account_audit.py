@@ -4,6 +4,7 @@ docs/results/account-audit.md has more trials, up to a million.
 """
 
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -165,3 +166,49 @@ def test_no_two_trials_have_the_same_draws(draws):
     for history in (0, 1):
         assert len(audit.kinds(Watched(), trial, history, range(5))) == 60
     assert len(seen) == len(set(seen)) == 2 * 2 * 60
+
+
+# the picture of the page
+
+
+def words_in(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_the_picture_has_every_row_of_the_page_and_no_honest_bound_above_its_account():
+    page = audit.PAGE.read_text()
+    tables = audit.shown(page)
+    assert {table: len(rows) for table, rows in tables.items()} == {
+        table: len(rows) for table, rows in audit.TABLES.items()
+    }
+    for table, rows in tables.items():
+        for row in rows:
+            assert (row.least > row.account) == (row.verdict == "FAIL") == (table == "fault"), row
+    fresh = audit.picture(page)
+    assert {row.label for rows in tables.values() for row in rows} <= set(words_in(fresh))
+    stored = audit.PICTURE.read_text()
+    assert words_in(stored) == words_in(fresh), "run python benchmarks/account_audit.py --picture"
+    assert stored.count("<use") == fresh.count("<use")
+
+
+def test_figures_of_the_page_decide_what_is_drawn():
+    page = audit.PAGE.read_text()
+    assert audit.picture(page) == audit.picture(page)
+    least = audit.shown(page)["conspar"][0].least
+    assert f"| {least:.3f} |" in page
+    assert audit.picture(page.replace(f"| {least:.3f} |", f"| {least - 1:.3f} |")) != audit.picture(page)
+
+
+def test_tables_that_are_kept_stay_as_they_are():
+    page = audit.PAGE.read_text()
+    rows = audit.rows_of(page)
+    assert audit.rows_of(audit.written(rows)) == rows
+
+
+def test_a_step_with_noise_keeps_to_its_account_and_one_with_half_of_it_does_not(draws):
+    trial = audit.step(1.0)
+    found = audit.audited(draws, trial, 12_000)
+    assert found.verdict == "PASS"
+    assert found.share > 0.4
+    quiet = replace(trial, stage=audit.DpSgd(audit.NORM, 0.3))
+    assert audit.audited(draws, quiet, 12_000).verdict == "FAIL"
