@@ -491,7 +491,7 @@ def test_a_target_says_what_was_found(said):
 
 
 def test_a_plot_is_written(said, tmp_path, monkeypatch):
-    monkeypatch.setattr("fuaudit.budgets.conspar.plot.POINTS", 3)
+    monkeypatch.setattr("fuaudit.budgets.picture.POINTS", 3)
     said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20, "--delta", "1e-5", "--plot", tmp_path / "curve.svg", "-q")
     assert "<svg" in (tmp_path / "curve.svg").read_text()
 

@@ -26,6 +26,7 @@ from fuaudit.budgets.dpsgd.cells import Sampled, laws, reach_of
 from fuaudit.budgets.dpsgd.composed import CELLS, LEAST_NOISE, bracket
 from fuaudit.budgets.dpsgd.history import history
 from fuaudit.budgets.dpsgd.laws import FIXED, LAWS, MULTISET, POISSON
+from fuaudit.budgets.dpsgd.plot import curves
 from fuaudit.budgets.dpsgd.steps import KINDS, STEPS, Steps, merged
 from fuaudit.budgets.dpsgd.targets import COARSE, Asked, answer
 from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of, noise_for, rounds_for
@@ -549,3 +550,17 @@ def test_a_history_is_data_and_is_never_carried_out(said, tmp_path):
     with (tmp_path / "large.json").open("wb") as file:
         file.truncate(2**24 + 1)
     assert "at most" in said("--history", tmp_path / "large.json", "--sampling", "poisson", expected=2)
+
+
+def test_a_plot_shows_what_sampling_amplifies(said, tmp_path):
+    said(*NUMBERS, "--sampling", "poisson", "--plot", tmp_path / "curve.svg", "-q")
+    assert "<svg" in (tmp_path / "curve.svg").read_text()
+    numbers, ((total, _), (plain, _)) = curves(Steps(1.0, 0.01, 1000), 1e-5, POISSON)
+    assert (numbers[0], numbers[-1]) == (1, 1000)
+    assert list(total) == sorted(total)
+    assert all(one < other for one, other in zip(total, plain, strict=True))
+    assert plain[-1] == account([Steps(1.0, 0.01, 1000)], 1e-5, FIXED).total
+    assert len(curves(Steps(1.0, 1.0, 1000), 1e-5, FIXED)[1]) == 1
+    for more in (("--cut", "1e-9"), ("--noise", "0")):
+        said(*NUMBERS, "--sampling", "poisson", "--plot", tmp_path / "none.svg", *more, expected=2)
+    assert not (tmp_path / "none.svg").exists()

@@ -19,6 +19,7 @@ from fuaudit.budgets.gaussian.curve import (
     noise_for,
     rounds_for,
 )
+from fuaudit.budgets.gaussian.plot import curves
 from fuaudit.budgets.gaussian.shares import SHARED, SIMULATION, Shares, faces, statements
 from fuaudit.errors import UsageError
 
@@ -201,3 +202,36 @@ def test_the_noise_that_is_printed_keeps_to_the_target(target, rounds, delta, fu
     printed = float(out.split("with noise ")[1].split(":")[0])
     assert account(printed, rounds, delta).epsilon <= target
     assert printed <= noise_for(target, delta, rounds) * (1 + 1e-5)
+
+
+def test_a_target_finds_the_rounds_that_so_much_noise_allows(fuaudit):
+    given = "budget", "gaussian", "--noise", "20", "--target", "1", "--delta", "1e-5"
+    code, out, err = fuaudit(*given, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert (document["found"], document["rounds"]) == ("rounds", rounds_for(1.0, 1e-5, 20.0))
+    assert document["epsilon_total"] <= 1 < account(20.0, document["rounds"] + 1, 1e-5).epsilon
+    assert f"{document['rounds']} rounds with noise 20" in fuaudit(*given, "-q")[1]
+    several = json.loads(fuaudit(*given, "--participations", 2, "--json")[1])
+    assert several["rounds"] == rounds_for(1.0, 1e-5, 20.0, 2) < document["rounds"]
+    for wrong in (("--rounds", 5), ()):
+        code, _, err = fuaudit(*(given if wrong else given[:4]), *wrong, "--delta", "1e-5")
+        assert code == 2
+        assert "--rounds" in err
+
+
+def test_a_plot_has_a_curve_for_each_who_sees_something(fuaudit, tmp_path):
+    given = "budget", "gaussian", "--noise", "20", "--rounds", 100, "--delta", "1e-5", "--plot"
+    assert fuaudit(*given, tmp_path / "one.svg")[0] == 0
+    assert fuaudit(*given, tmp_path / "three.png", "--clients", 16, "--buffer", 4)[0] == 0
+    assert (tmp_path / "three.png").stat().st_size > 1000
+    assert "<svg" in (tmp_path / "one.svg").read_text()
+    found = curves([account(20.0, 100, 1e-5), account(5.0, 100, 1e-5)])
+    assert found.numbers[0] == 1
+    assert found.numbers[-1] == 100
+    (one, _), (other, _) = found.lines
+    assert one[-1] == account(20.0, 100, 1e-5).epsilon < other[-1]
+    for path, more in (("none.svg", ("--noise", "0")), ("wrong.gif", ())):
+        code, _, err = fuaudit(*given, tmp_path / path, *more)
+        assert code == 2, err
+        assert not (tmp_path / path).exists()

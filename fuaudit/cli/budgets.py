@@ -83,8 +83,8 @@ def conspar(
 
 @budget.command()
 @click.option("--noise", type=float, help="Deviation of a round's whole noise, a multiple of the clipping norm.")
-@click.option("--target", type=float, help="An epsilon, in the place of --noise: how much noise does it need?")
-@click.option("--rounds", type=click.IntRange(1), required=True, help="Rounds that a client takes part in.")
+@click.option("--target", type=float, help="An epsilon: find --noise or --rounds, the one left out.")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds that a client takes part in.")
 @click.option("--delta", type=float, required=True, help="Above 0: Gaussian noise has no pure epsilon.")
 @click.option(
     "--participations", type=click.IntRange(1), default=1, show_default=True, help="Of one client in a round, at most."
@@ -94,11 +94,12 @@ def conspar(
 @click.option("--colluding", type=click.IntRange(0), help="Clients that tell a reader their shares; by default none.")
 @click.option("--absent", type=click.IntRange(0), help="Clients that took their shares with them; by default none.")
 @click.option("--secrets-apart", is_flag=True, help="The clients' secrets do not lie with the run.")
+@click.option("--plot", "picture", type=Folder, help="Draw epsilon against rounds: FILE.svg, .png or .pdf.")
 @output_options
 def gaussian(
     noise: float | None,
     target: float | None,
-    rounds: int,
+    rounds: int | None,
     delta: float,
     participations: int,
     clients: int | None,
@@ -106,6 +107,7 @@ def gaussian(
     colluding: int | None,
     absent: int | None,
     secrets_apart: bool,
+    picture: Path | None,
     output: Output,
 ) -> None:
     """Account for Gaussian noise on clipped rows, exactly for all rounds, without amplification by sampling.
@@ -113,24 +115,43 @@ def gaussian(
     With --clients the noise is in shares, and three statements follow: of who sees totals, buffers and rows.
     """
     from fuaudit.budgets.gaussian.account import account
-    from fuaudit.budgets.gaussian.curve import noise_for
     from fuaudit.budgets.gaussian.shares import Shares, statements
 
     if clients is None and (secrets_apart or {size, colluding, absent} != {None}):
         raise UsageError("--buffer, --colluding, --absent and --secrets-apart are about shares: say --clients")
     if clients is not None and participations > 1:
         raise UsageError("shares are of clients that take part once in a round: leave out --participations")
-    if (noise is None) == (target is None):
-        raise UsageError("say one of --noise and --target")
-    added = noise if noise is not None else noise_for(float(target or 0.0), delta, rounds, participations)
-    whole = account(added, rounds, delta, participations)
+    added, number = _noise_and_rounds(noise, rounds, target, delta, participations)
+    whole = account(added, number, delta, participations)
     told = [whole]
-    document = whole.as_json() | ({"target": target} if target is not None else {})
+    found = {"target": target, "found": "noise" if noise is None else "rounds"} if target is not None else {}
+    document = whole.as_json() | found
     if clients is not None:
         shares = Shares(clients, size or 1, colluding or 0, absent or 0)
-        told = list(statements(added, shares, rounds, delta, not secrets_apart))
+        told = list(statements(added, shares, number, delta, not secrets_apart))
         document |= {"faces": [one.as_json() for one in told]}
+    if picture is not None:
+        from fuaudit.budgets.gaussian.plot import curves
+        from fuaudit.budgets.picture import draw
+
+        draw(curves(told), "rounds", delta, picture)
     output.emit(document, [line for one in told for line in _of_noise(one)], [_of_noise(one)[0] for one in told])
+
+
+def _noise_and_rounds(
+    noise: float | None, rounds: int | None, target: float | None, delta: float, participations: int
+) -> tuple[float, int]:
+    """Noise and rounds; the one that is left out is as a target allows it."""
+    from fuaudit.budgets.gaussian.curve import noise_for, rounds_for
+
+    match (noise, rounds, target):
+        case (float(), int(), None):
+            return noise, rounds
+        case (None, int(), float()):
+            return noise_for(target, delta, rounds, participations), rounds
+        case (float(), None, float()):
+            return noise, rounds_for(target, delta, noise, participations)
+    raise UsageError("say --noise and --rounds; or --target, and leave one of the two out")
 
 
 def _of_noise(found: GaussianAccount) -> list[str]:

@@ -34,6 +34,7 @@ LARGEST = 2**24
 @click.option("--times", type=click.IntRange(1), help="With --sampling multiset: how often a row counts in a step.")
 @click.option("--target", type=float, help="An epsilon: find --noise, --rate or --steps, the one left out.")
 @click.option("--cut", type=float, default=0.0, help="The chance that any Poisson batch with the row is cut to fit.")
+@click.option("--plot", "picture", type=Folder, help="Draw epsilon against steps of one kind: FILE.svg, .png or .pdf.")
 @output_options
 def dpsgd(
     noise: float | None,
@@ -45,6 +46,7 @@ def dpsgd(
     times: int | None,
     target: float | None,
     cut: float,
+    picture: Path | None,
     output: Output,
 ) -> None:
     """Account for DP-SGD, for one row: privacy loss distributions decide, and Opacus's figures stand beside them.
@@ -62,6 +64,8 @@ def dpsgd(
         raise UsageError("a history has noise, rates and steps: leave out --noise, --rate, --steps and --target")
     if target is not None and cut:
         raise UsageError("a target is met without cuts: leave out --cut, and ask again with what was found")
+    if picture is not None and (cut or source is not None):
+        raise UsageError("--plot draws steps of one kind that are never cut: leave out --cut and --history")
     law = LAWS[sampling]
     if source is not None:
         told = _history(source)
@@ -70,17 +74,31 @@ def dpsgd(
             found.as_json() | {"history": {"mechanism": told.mechanism}}, [*_lines(found, told)], [_first(found)]
         )
     elif target is None:
-        found = account([_one(law, noise, rate, count)], delta, law, times or 1, cut=cut)
+        one = _one(law, noise, rate, count)
+        _plot(one, delta, law, times or 1, picture)
+        found = account([one], delta, law, times or 1, cut=cut)
         output.emit(found.as_json(), [*_lines(found)], [_first(found)])
     else:
         from fuaudit.budgets.dpsgd.targets import COARSE, Asked, answer
 
         missing = _missing(law, noise, rate, count)
         one = answer(Asked(noise, rate if law.amplified else 1.0, count, delta, law, times or 1), target)
+        _plot(one, delta, law, times or 1, picture)
         found = account([one], delta, law, times or 1, COARSE)
         sought = f"found for epsilon {in_full(target)}: {_sought(found, missing)}"
         document = found.as_json() | {"target": target, "found": missing.lstrip("-")}
         output.emit(document, [sought, *_lines(found)], [sought, _first(found)])
+
+
+def _plot(one: Steps, delta: float, law: BatchLaw, times: int, picture: Path | None) -> None:
+    """Draw epsilon against steps, where a file is named for it."""
+    if picture is None:
+        return
+    from fuaudit.budgets.dpsgd.plot import curves
+    from fuaudit.budgets.picture import draw, require_format
+
+    require_format(picture)
+    draw(curves(one, delta, law, times), "steps", delta, picture)
 
 
 def _one(law: BatchLaw, noise: float | None, rate: float | None, count: int | None) -> Steps:
