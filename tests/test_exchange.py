@@ -297,7 +297,10 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     stages = "sgd -> test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
     for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
         drawn = f"  round         {stages} -> test-sums -> test-median -> momentum{made}; events: 8 released, 32 sent\n"
-        assert drawn in fuaudit("show", path)[1]
+        shown, document = fuaudit("show", path)[1], json.loads(fuaudit("show", path, "--json")[1])
+        assert drawn in shown
+        assert ("  confidential  clients/ holds the clients' secrets" in shown) == bool(made)
+        assert document["confidential"] == (["clients"] if made else [])
     assert verdicts(looked_at(redacted, quick)) == REDACTED
     told = looked_at(whole, quick)["provenance"].assumptions
     assert any("has the one secret of training" in line for line in told)
@@ -308,6 +311,7 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
         load_run(tmp_path / "torn")
     plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
     assert "  round  " not in fuaudit("show", plain.path)[1]
+    assert "confidential" not in fuaudit("show", plain.path)[1]
     with pytest.raises(UsageError, match=r"draw nothing, so there is nothing to leave out\n  It holds .*keys\.json"):
         redact(plain, tmp_path / "no")
     for inside in ("new", "clients/new"):

@@ -483,6 +483,7 @@ def describe(
         "participation": {name: value for name, value in run.participation.items() if name != SALT},
         "adversaries": in_words_of_adversaries(run.config.adversary),
         "exchange": _exchange(run),
+        "confidential": _confidential(run),
         "traffic": None if run.by_editor else traffic(run).table(),
     }
     lines = [
@@ -500,6 +501,7 @@ def describe(
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
     lines += [f"  {text}" for text in (_concluded(run) if concluded else ())]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
+    lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:
         document |= {
             "parent": run.info["parent"],
@@ -629,6 +631,21 @@ def _exchange(run: Any) -> dict[str, Any]:
         "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
         "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
     }
+
+
+HELD = (
+    "holds the clients' secrets: whoever reads them knows all draws, and no epsilon holds against him. fuaudit redact "
+    "leaves them out"
+)
+
+
+def _confidential(run: Any) -> list[str]:
+    """The folders at hand that are the clients' own: the operator, and auditors whom clients trust, may read them."""
+    from fuaudit.runs.layout import is_clients_own
+
+    if run.redacted:
+        return []
+    return sorted({name.partition("/")[0] for name in run.files if is_clients_own(name)})
 
 
 def _sent(exchange: dict[str, Any]) -> list[str]:
