@@ -67,5 +67,5 @@ def draw(curves: Curves, over: str, delta: float, path: Path) -> None:
     for number, (values, label) in enumerate(curves.lines):
         axes.plot(curves.numbers, values, label=label, linestyle=DASHES[number % len(DASHES)])
     axes.set(xlabel=over, ylabel=f"epsilon at delta {in_full(delta)}", xscale="log", yscale="log")
-    axes.legend()
+    figure.legend(loc="outside upper left", fontsize="small", frameon=False)  # labels are as long as they are
     write(figure, path)
