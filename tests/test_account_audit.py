@@ -121,9 +121,9 @@ def test_the_event_that_is_chosen_bounds_most_of_what_there_is():
 HONEST = {
     "consensus": audit.conspar(20, 2, 0.5),
     "consensus, all alike": audit.conspar(50, 4, 0.5),
-    "consensus, two rounds": audit.ROUNDS["consensus, d = 20, k = 2, alpha = 0.5"],
+    "consensus, two rounds": audit.ROUNDS["consensus, d = 20, k = 2, alpha = 0.5"][0],
     "gaussian-noise": audit.noise(1.0),
-    "gaussian-noise, two rounds": audit.ROUNDS["gaussian-noise, noise 1"],
+    "gaussian-noise, two rounds": audit.ROUNDS["gaussian-noise, noise 1"][0],
 }
 
 
