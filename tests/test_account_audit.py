@@ -123,6 +123,7 @@ HONEST = {
     "consensus, all alike": audit.conspar(50, 4, 0.5),
     "consensus, two rounds": audit.ROUNDS["consensus, d = 20, k = 2, alpha = 0.5"][0],
     "gaussian-noise": audit.noise(1.0),
+    "gaussian-noise, another column": audit.noise(1.0, column=1),
     "gaussian-noise, two rounds": audit.ROUNDS["gaussian-noise, noise 1"][0],
 }
 
@@ -141,11 +142,18 @@ def test_planted_faults_that_let_out_too_much_are_refuted(draws, name):
 
 
 @pytest.mark.parametrize("name", audit.FAULTS)
-def test_without_the_fault_the_same_trial_is_not_refuted(draws, name):
-    trial = audit.FAULTS[name]
+def test_without_the_fault_the_same_trial_is_not_refuted(name):
+    """It is one of those that keep to their account: draws are fixed, so another execution would tell the same."""
+    trial = replace(audit.FAULTS[name], fault=None)
     if name[0] == "gaussian-noise":
         trial = replace(trial, stage=audit.GaussianNoise(trial.stage.norm, trial.stage.noise))
-    assert audit.audited(draws, replace(trial, fault=None), FEW).verdict == "PASS"
+    assert parts(trial) in map(parts, HONEST.values())
+
+
+def parts(trial):
+    """What a trial is made of. Stage and histories have all numbers that its sorting into kinds uses."""
+    histories = [[row.tolist() for row in rows] for rows in trial.histories]
+    return trial.stage, histories, trial.account, trial.delta, trial.sort.__qualname__, trial.fault
 
 
 def test_a_fault_that_makes_a_stage_more_private_is_no_matter_of_an_account(draws):

@@ -44,6 +44,16 @@ def built(tmp_path):
     return work
 
 
+@pytest.fixture(scope="module")
+def house():
+    return opened(ROOT)
+
+
+@pytest.fixture(scope="module")
+def drawn(house):
+    return picture(house)
+
+
 BESIDE = sorted(path for folder in ("benchmarks", "docs", "examples") for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -105,27 +115,25 @@ def test_words_in_loops_over_literals_are_counted(built):
     assert {each.partition(":")[0] for each in words(built(low=text, high=""))} == {"needs", "cite", "uses"}
 
 
-def test_this_house_has_no_circle_and_no_import_upwards():
-    house = opened(ROOT)
+def test_this_house_has_no_circle_and_no_import_upwards(house):
     assert not circles(house.arrows())
     assert not upwards(house)
 
 
-def test_the_picture_is_that_of_the_code():
-    fresh = picture(opened(ROOT))
-    assert (ROOT / "docs" / "architecture.svg").read_text() == fresh, "run python benchmarks/house.py --picture"
+def test_the_picture_is_that_of_the_code(drawn):
+    assert (ROOT / "docs" / "architecture.svg").read_text() == drawn, "run python benchmarks/house.py --picture"
 
 
-def test_every_room_lies_on_the_paper_of_the_picture():
-    drawn = ElementTree.fromstring(picture(opened(ROOT)))
-    wide, high = map(float, drawn.get("viewBox").split()[2:])
-    boxes = [each for each in drawn.iter() if each.get("class") == "box"]
+def test_every_room_lies_on_the_paper_of_the_picture(drawn):
+    paper = ElementTree.fromstring(drawn)
+    wide, high = map(float, paper.get("viewBox").split()[2:])
+    boxes = [each for each in paper.iter() if each.get("class") == "box"]
     assert len(boxes) == sum(map(len, LEVELS))
     for box in boxes:
         x, y, width, height = (float(box.get(name)) for name in ("x", "y", "width", "height"))
         assert 0 <= x <= wide - width
         assert 0 <= y <= high - height
-    assert "`" not in "".join(drawn.itertext())
+    assert "`" not in "".join(paper.itertext())
 
 
 def test_the_page_names_files_that_are_there():
