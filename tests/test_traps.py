@@ -452,7 +452,7 @@ def test_repeated_sampling_on_digits(tmp_path, tables, number, pairs, expected):
     docs/results/verdicts.md.
     """
     run = train(tables, tmp_path / "parent", secret=secret(number))
-    spec = with_options(of_the_run("model-law"), **{"model-law": {"pairs": pairs}})
+    spec = with_options(lean("client-erasure"), **{"model-law": {"pairs": pairs}})
     for name, allowed in expected.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
         result = verify(child, spec, key=secret(number + 100), save=False)
