@@ -70,9 +70,9 @@ def named(folder: Path) -> Path:
 def homes(path: Path) -> tuple[Path, ...]:
     """The folders that a path lies in: by its own name first, and then by those to which links lead from there.
 
-    What lies beside a run may lie beside a link to it.
+    What lies beside a run may lie beside a link to it. A path that ends in no name is that of the folder itself.
     """
-    path = path.absolute()
+    path = path.absolute() if path.name not in ("", "..") else Path(os.path.realpath(path))
     found = [path.parent.resolve()]
     while path.is_symlink():
         path = path.parent / path.readlink()

@@ -172,6 +172,14 @@ def test_what_lies_beside_a_link_to_the_run(root, pruned, copy, tmp_path):
     assert left_alone(found) == ([typed / "whole"], [])
 
 
+@pytest.mark.parametrize("typed", [".", "checkpoints/..", "../child"])
+def test_what_lies_beside_a_run_that_is_given_without_its_name(pruned, copy, monkeypatch, typed):
+    monkeypatch.chdir(pruned.path)
+    assert listed(load_run(typed)) == {"copy/keys.json": GIVES}
+    monkeypatch.chdir(pruned.path / "checkpoints")
+    assert load_run("..").homes == (copy.parent.resolve(),)
+
+
 def test_models_that_cannot_be_listed(pruned, copy):
     for item in [copy / "keys.json", *copy.glob("*.safetensors")]:
         item.unlink()
