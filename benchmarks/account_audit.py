@@ -1,8 +1,9 @@
 """Accounts against audits: ``python benchmarks/account_audit.py`` writes the page and its picture.
 
-The stages ``consensus`` and ``gaussian-noise`` and the solver ``dpsgd`` draw as in a run, by the secrets of its
-clients, under two histories that an account calls adjacent. What they let out bounds the epsilon from below. Faults are
-planted to see that the bound then exceeds the account. The picture has accounts and bounds on one axis.
+The stages ``consensus``, ``gaussian-noise`` and ``skellam-noise`` and the solver ``dpsgd`` draw as in a run, by the
+secrets of its clients, under two histories that an account calls adjacent. What they let out bounds the epsilon from
+below. Faults are planted to see that the bound then exceeds the account. The picture has accounts and bounds on one
+axis.
 
 Draws hang on no machine, so tables may be measured one by one: ``--only rounds`` keeps the others as the page has them.
 ``--picture`` measures nothing and draws the figures of the page.
@@ -11,6 +12,7 @@ Draws hang on no machine, so tables may be measured one by one: ``--only rounds`
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +31,7 @@ from figures import svg_of
 from fuaudit_plugins.conspar import Consensus
 from fuaudit_plugins.dpsgd import DpSgd
 from fuaudit_plugins.noise import GaussianNoise, clipped
+from fuaudit_plugins.skellam import SkellamNoise
 from machine import hardware
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,7 +40,13 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fuaudit.budgets.conspar.law import ConSpar, epsilon
+from fuaudit.budgets.dpsgd.account import account as dpsgd
+from fuaudit.budgets.dpsgd.laws import FIXED, POISSON
+from fuaudit.budgets.dpsgd.steps import Steps as Charged
 from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of
+from fuaudit.budgets.skellam.account import account as skellam
+from fuaudit.budgets.skellam.law import fitting
+from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.models.layout import Layout
 from fuaudit.plans.stage_draws import OF_SOLVER, PlannedDraws
 from fuaudit.reporting.drawings import ROLES, STYLE
@@ -57,6 +66,10 @@ CONSPAR = {(50, 4, 0.8): SIX, (50, 4, 0.5): FIVE, (50, 1, 0.1): FIVE, (20, 2, 0.
 NOISE = {0.5: SIX, 1.0: SIX, 2.0: SIX}
 STEPS = {1.0: SIX}
 """Noise -> trials."""
+POISSON_STEPS = {(1.0, 0.25): SIX, (0.5, 0.1): SIX}
+"""Noise, chance that the row is in the batch -> trials."""
+WHOLE = {(1.0, 12, 1): SIX, (1.0, 6, 1): SIX, (1.0, 12, 4): FIVE}
+"""Noise of a share, bits, clients whose shares are summed up -> trials."""
 COLUMNS, NORM = 3, 0.5
 CELLS, WIDEST = 60, 6.0
 """Kinds of a normal number: cells of its values, up to so many deviations beyond both means."""
@@ -69,7 +82,7 @@ PAGE_TEXT = """\
 
     python benchmarks/account_audit.py
 
-{machine}. Two stages and a solver draw as in a run, by the secrets of its {clients} clients, under each of two \
+{machine}. Three stages and a solver draw as in a run, by the secrets of its {clients} clients, under each of two \
 histories that an account calls adjacent; *trials* are those of each, or a few more. One event is chosen on a fifth of \
 the trials. On the others its chances are \
 bounded by Clopper and Pearson's limits, so the bound on epsilon is above the true one with a chance of at most \
@@ -88,11 +101,24 @@ always under one history and never under the other.
 |---|---|---|---|---|---|---|
 {noise}
 
+`skellam-noise`, one round, a row as long as the norm against a row of zeros, delta {delta:g}. *Clients* are those \
+whose rows are summed up; the rows of all but one are zero. With 6 bits numbers are coarse:
+
+| noise | bits | clients | trials | account | at least | share | ceiling | verdict |
+|---|---|---|---|---|---|---|---|---|
+{whole}
+
 `dpsgd`, one step of a client, on a row whose gradient is longer than the norm against an empty batch, delta {delta:g}:
 
 | noise | trials | account | at least | share | ceiling | verdict |
 |---|---|---|---|---|---|---|
 {steps}
+
+The same with Poisson batches: the row is in the batch with a chance, *rate*:
+
+| noise | rate | trials | account | at least | share | ceiling | verdict |
+|---|---|---|---|---|---|---|---|
+{poisson}
 
 Two rounds, of which the second differs; the account is that of one round, or of one step:
 
@@ -130,21 +156,26 @@ class Trial:
         delta: at which it holds.
         sort: outcomes of all rounds ``(rounds, n, c)`` -> kinds ``(n,)``.
         fault: what goes wrong, with the proposals or with the keys; None for the stage as it is.
+        summed: how many clients' rows are added up before anybody sees them; those of all but the first are zero.
+        rate: the chance that the row is in a solver's batch, where that is drawn; None where its history says so.
     """
 
-    stage: Consensus | GaussianNoise | DpSgd
+    stage: Consensus | GaussianNoise | SkellamNoise | DpSgd
     histories: tuple[Rows, Rows]
     account: float
     delta: float
     sort: Callable[[NDArray[np.float64]], Kinds]
     fault: law.Fault | None = None
+    summed: int = 1
+    rate: Fraction | None = None
 
 
 def kinds(draws: PlannedDraws, trial: Trial, history: int, times: range) -> Kinds:
     """The kinds of trials under one history, so many ``times`` for every client; no round is used twice."""
     rows, found = trial.histories[history], []
     if isinstance(trial.stage, DpSgd):
-        return trial.sort(_stepped(draws, trial.stage, rows[0], [1 + 2 * time + history for time in times]))
+        numbers = [1 + 2 * time + history for time in times]
+        return trial.sort(_stepped(draws, trial.stage, _batches_of(trial, rows[0], numbers), numbers))
     for time in times:
         number = 1 + (2 * time + history) * len(rows)
         found.append([_outcome(draws, trial, row, number + i) for i, row in enumerate(rows)])
@@ -158,6 +189,10 @@ def _outcome(draws: PlannedDraws, trial: Trial, row: torch.Tensor, number: int) 
     context = law.context_of(draws, number, len(row)).at(law.PLACE, stage, None)
     if trial.fault is not None:
         context = replace(context, own=law.keys_of(draws, number, trial.fault))
+    if isinstance(stage, SkellamNoise):
+        updates = updates * (torch.arange(law.CLIENTS) % trial.summed == 0)[:, None]
+        sent = stage.apply(updates, context, {})[0].numpy().astype(np.float64)
+        return sent.reshape(-1, trial.summed, sent.shape[-1]).sum(axis=1)
     if isinstance(stage, GaussianNoise):
         return stage.apply(updates, context, {})[0].numpy().astype(np.float64)
     bits = np.zeros((law.CLIENTS, len(row)))
@@ -173,14 +208,28 @@ LOUD = ClientProblem(
 """One row, whose gradient is longer than the norm."""
 
 
-def _stepped(draws: PlannedDraws, solver: DpSgd, batch: torch.Tensor, numbers: Sequence[int]) -> NDArray[np.float64]:
+DRAWN = Keyed(bytes(range(32)))
+"""Batches are drawn as a law of Poisson batches draws them, with this key."""
+
+
+def _batches_of(trial: Trial, batch: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
+    """The batches of all clients in each of these rounds, ``(n, clients, 1, 1)``; Poisson ones may lack the row."""
+    batches = batch.repeat(len(numbers), law.CLIENTS, 1, 1)
+    if trial.rate is not None:
+        for place, number in enumerate(numbers):
+            for client in range(law.CLIENTS):
+                if not DRAWN.independent(Address(Purpose.BATCH, number, 1, client), (0,), trial.rate):
+                    batches[place, client] = -1
+    return batches
+
+
+def _stepped(draws: PlannedDraws, solver: DpSgd, batches: torch.Tensor, numbers: Sequence[int]) -> NDArray[np.float64]:
     """What one step of all clients lets out in each of these rounds along the gradient of the row, in norms, ``(n,)``.
 
     The engine takes the steps of all rounds at once, as those of many runs.
     """
     asked = [_step_of(draws, solver, number) for number in numbers]
     noise = torch.stack([steps.noise for steps in asked if steps.noise is not None])
-    batches = batch.expand(len(asked), law.CLIENTS, 1, 1)
     updates = _advanced(replace(asked[0], noise=noise), batches).flatten(0, 1)
     alone = _advanced(replace(asked[0], noise=None), torch.zeros(1, 1, 1, 1, dtype=torch.int64))[0, 0]
     return (updates @ alone / alone.square().sum()).numpy()
@@ -258,15 +307,40 @@ def noise(z: float, rounds: int = 1, fault: law.Fault | None = None, stage: Any 
     return Trial(stage or GaussianNoise(NORM, z), histories, account, DELTA, sort, fault)
 
 
-def step(z: float) -> Trial:
-    """The row is in the batch of the one step, or nothing is; kinds are cells of what comes out along its gradient."""
+def whole(z: float, bits: int, summed: int = 1, stage: Any = None) -> Trial:
+    """The row is as long as the norm along one column, or zero; kinds are sums of that column's whole numbers.
+
+    Of many different numbers so many as make cells no finer than those of ``noise`` are one kind.
+    """
+    mine, zero = torch.zeros(COLUMNS, dtype=torch.float64), torch.zeros(COLUMNS, dtype=torch.float64)
+    mine[0] = 4 * NORM  # clipped to the norm
+    fit = fitting(NORM, bits, COLUMNS, Fraction(str(z)))
+    spread = float(fit.law.variance * summed) ** 0.5
+    low, high = -math.ceil(WIDEST * spread), math.isqrt(fit.law.squares) + math.ceil(WIDEST * spread)
+    width = max(1, (high - low) // CELLS)
+
+    def sort(rows: NDArray[np.float64]) -> Kinds:
+        numbers = np.rint(rows[-1, :, 0] / fit.step).astype(np.int64)
+        return np.clip((numbers - low) // width, 0, (high - low) // width)
+
+    account = skellam(fit.law, 1, DELTA, shares=summed).total
+    return Trial(stage or SkellamNoise(NORM, z, bits), ([mine], [zero]), account, DELTA, sort, summed=summed)
+
+
+def step(z: float, rate: float | None = None) -> Trial:
+    """The row can be in the batch of the one step, or nothing is; kinds are cells of what comes out along its gradient.
+
+    With a ``rate`` the batch is a Poisson batch, and without one the row is in it.
+    """
     present, empty = torch.zeros(1, dtype=torch.int64), -torch.ones(1, dtype=torch.int64)
 
     def sort(numbers: NDArray[np.float64]) -> Kinds:
         low, high = -WIDEST * z, 1 + WIDEST * z
         return np.clip((numbers - low) / (high - low) * CELLS, 0, CELLS - 1).astype(np.int64)
 
-    return Trial(DpSgd(NORM, z), ([present], [empty]), epsilon_of(mu_of(z, 1), DELTA), DELTA, sort)
+    account = dpsgd([Charged(z, rate or 1.0, 1)], DELTA, POISSON if rate else FIXED, figures=False).total
+    exact = None if rate is None else Fraction(str(rate))
+    return Trial(DpSgd(NORM, z), ([present], [empty]), account, DELTA, sort, rate=exact)
 
 
 # --- faults
@@ -285,6 +359,13 @@ class HalfTheNoise(GaussianNoise):
 
     def apply(self, updates: torch.Tensor, context: Any, state: Any) -> Any:
         return replace(GaussianNoise(self.norm, self.noise), noise=self.noise / 2).apply(updates, context, state)
+
+
+class OneShare(SkellamNoise):
+    """Each adds a fourth of the variance that it tells, as if the sum's noise were charged to a share."""
+
+    def apply(self, updates: torch.Tensor, context: Any, state: Any) -> Any:
+        return SkellamNoise(self.norm, self.noise / 2, self.bits).apply(updates, context, state)
 
 
 class FirstColumn(GaussianNoise):
@@ -310,6 +391,7 @@ FAULTS: dict[tuple[str, str], Trial] = {
     ("gaussian-noise", "rows are not clipped, and are four times as long"): noise(1.0, stage=Unclipped(NORM, 1.0)),
     ("gaussian-noise", "half of the noise"): noise(1.0, stage=HalfTheNoise(NORM, 1.0)),
     ("gaussian-noise", "noise on the first column alone"): noise(1.0, stage=FirstColumn(NORM, 1.0), column=1),
+    ("skellam-noise", "a fourth of the variance"): whole(1.0, 12, stage=OneShare(NORM, 1.0, 12)),
 }
 ROUNDS = {
     "consensus, d = 20, k = 2, alpha = 0.5": (conspar(20, 2, 0.5, rounds=2), FIVE),
@@ -336,6 +418,10 @@ def _trial(job: Job) -> tuple[Trial, int]:
         return noise(row), NOISE[row]
     if table == "steps":
         return step(row), STEPS[row]
+    if table == "poisson":
+        return step(*row), POISSON_STEPS[row]
+    if table == "whole":
+        return whole(*row), WHOLE[row]
     return ROUNDS[row] if table == "rounds" else (FAULTS[row], WITH_FAULT)
 
 
@@ -386,7 +472,8 @@ def _short(found: AuditedAccount, share: bool) -> str:
 
 
 TABLES: dict[str, Sequence[Any]] = {
-    "conspar": list(CONSPAR), "noise": list(NOISE), "steps": list(STEPS), "rounds": list(ROUNDS), "fault": list(FAULTS),
+    "conspar": list(CONSPAR), "noise": list(NOISE), "whole": list(WHOLE), "steps": list(STEPS),
+    "poisson": list(POISSON_STEPS), "rounds": list(ROUNDS), "fault": list(FAULTS),
 }  # fmt: skip
 """Table, in the order of the page -> what its rows are about."""
 
@@ -394,8 +481,8 @@ TABLES: dict[str, Sequence[Any]] = {
 def _line(job: Job, found: AuditedAccount) -> str:
     """A row of the page."""
     (table, row), of = job, _trial(job)[1]
-    if table == "conspar":
-        return f"| {' | '.join(map(str, row))} | {of:,} | {_cells(found)} |"
+    if table in ("conspar", "poisson", "whole"):
+        return f"| {' | '.join(f'{one:g}' for one in row)} | {of:,} | {_cells(found)} |"
     if table in ("noise", "steps"):
         return f"| {row:g} | {of:,} | {_cells(found)} |"
     if table == "rounds":
@@ -438,7 +525,9 @@ class Shown:
 
 LABELS = {
     "conspar": "consensus: d = {d}, k = {k}, alpha = {alpha}", "noise": "gaussian-noise: noise {noise}",
-    "steps": "dpsgd, one step: noise {noise}", "rounds": "two rounds, {stage}", "fault": "{stage}: {fault}",
+    "whole": "skellam-noise: noise {noise}, {bits} bits, clients {clients}", "steps": "dpsgd, one step: noise {noise}",
+    "poisson": "dpsgd, one step: noise {noise}, rate {rate}", "rounds": "two rounds, {stage}",
+    "fault": "{stage}: {fault}",
 }  # fmt: skip
 """What a row of each table is called in the picture, by the columns of the page."""
 

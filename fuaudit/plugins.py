@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fuaudit.budgets.skellam.law import Fitting, fitting
     from fuaudit.data import Dataset
     from fuaudit.data.adversaries import Adversary
     from fuaudit.draws import END, START, Address, Draws, Keyed, Position, Purpose, Stream
@@ -62,18 +63,19 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Case",
     "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError",
-    "Exactness", "Exchange", "Facts", "Figure", "Finding", "Keyed", "KnownFault", "Law", "Learner", "Mean",
+    "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault", "Law", "Learner", "Mean",
     "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population", "Position",
     "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment",
     "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps",
     "Stream", "Subject", "Summed", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw",
     "WrongRelative", "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
-    "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes",
-    "rows_of", "strategies", "weighted_sum", "with_rows",
+    "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "fitting",
+    "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
+    "budgets.skellam.law": "Fitting fitting",
     "data": "Dataset",
     "data.adversaries": "Adversary",
     "draws": "END START Address Draws Keyed Position Purpose Stream",

@@ -119,6 +119,9 @@ def test_the_event_that_is_chosen_bounds_most_of_what_there_is():
 
 
 HONEST = {
+    "skellam-noise": audit.whole(1.0, 12),
+    "skellam-noise, four clients": audit.whole(1.0, 12, 4),
+    "dpsgd, Poisson batches": audit.step(1.0, 0.25),
     "consensus": audit.conspar(20, 2, 0.5),
     "consensus, all alike": audit.conspar(50, 4, 0.5),
     "consensus, two rounds": audit.ROUNDS["consensus, d = 20, k = 2, alpha = 0.5"][0],
@@ -147,6 +150,8 @@ def test_without_the_fault_the_same_trial_is_not_refuted(name):
     trial = replace(audit.FAULTS[name], fault=None)
     if name[0] == "gaussian-noise":
         trial = replace(trial, stage=audit.GaussianNoise(trial.stage.norm, trial.stage.noise))
+    if name[0] == "skellam-noise":
+        trial = replace(trial, stage=audit.SkellamNoise(trial.stage.norm, trial.stage.noise, trial.stage.bits))
     assert parts(trial) in map(parts, HONEST.values())
 
 

@@ -19,8 +19,9 @@ from fuaudit.budgets.gaussian.curve import (
     noise_for,
     rounds_for,
 )
+from fuaudit.budgets.gaussian.faces import statements
 from fuaudit.budgets.gaussian.plot import curves
-from fuaudit.budgets.gaussian.shares import SHARED, SIMULATION, Shares, faces, statements
+from fuaudit.budgets.shares import SHARED, SIMULATION, Shares, faces
 from fuaudit.errors import UsageError
 
 

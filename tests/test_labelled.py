@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import comb, exp
+from operator import mul
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fuaudit.draws import Address, Labelled, Purpose
-from fuaudit.draws.labelled import below, inverse, order
+from fuaudit.draws.labelled import _gaussian, _skellam, below, inverse, order
 from fuaudit.errors import UsageError
 
 KEY = bytes(range(32))
@@ -36,13 +37,16 @@ def test_the_first_of_many_are_those_of_few(few, more, bound):
     for name, rest in (("uniform", ()), ("normal", ()), ("integers", (bound,))):
         draw = getattr(at(), name)
         assert np.array_equal(draw("x", *rest, many)[:few], draw("x", *rest, few)), name
-    gaussian = at().discrete_gaussian("x", Fraction(5), many)
-    assert np.array_equal(gaussian[:few], at().discrete_gaussian("x", Fraction(5), few))
+    for name in ("discrete_gaussian", "skellam"):
+        draw = getattr(at(), name)
+        assert np.array_equal(draw("x", Fraction(5), many)[:few], draw("x", Fraction(5), few)), name
 
 
 def test_kinds_do_not_share_numbers():
     words = at()._words("uniform", "x", 4), at()._words("normal", "x", 4)
     assert not np.array_equal(*words)
+    whole = at().discrete_gaussian("x", 10**6, 40), at().skellam("x", 10**6, 40)
+    assert abs(stats.pearsonr(*whole).statistic) < 0.7
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 100), Fraction(1, 2), Fraction(7, 2), Fraction(400)])
@@ -61,10 +65,73 @@ def test_the_discrete_gaussian_has_its_law(variance):
         assert stats.chisquare(found, expected).pvalue > 1e-4
 
 
+LAWS = [Fraction(1, 100), Fraction(1, 2), Fraction(7, 2), Fraction(400)]
+
+
+def by_poissons(variance):
+    """Weights of 0, 1, 2 and so on of a Skellam law, as fractions: pairs of Poisson numbers with each difference."""
+    mean, most = variance / 2, int(10 * float(variance) ** 0.5 + float(variance)) + 60
+    weights = [Fraction(1)]
+    for number in range(1, most):
+        weights.append(weights[-1] * mean / number)
+    scaled = [int(weight * 2**400) for weight in weights]
+    return [sum(map(mul, scaled[x:], scaled)) for x in range(most)]
+
+
+@pytest.mark.parametrize("variance", LAWS)
+def test_skellam_numbers_have_their_law(variance):
+    drawn = at().skellam("x", variance, 200_000)
+    side = by_poissons(variance)
+    wide = int(12 * float(variance) ** 0.5) + 2
+    whole = 2 * sum(side) - side[0]
+    values = np.arange(-wide, wide + 1)
+    law = np.array([side[abs(int(x))] / whole for x in values])
+    counts = np.array([(drawn == x).sum() for x in values])
+    assert counts.sum() == len(drawn)
+    often = law * len(drawn) >= 5
+    expected = np.append(law[often], law[~often].sum()) * len(drawn)
+    found = np.append(counts[often], counts[~often].sum())
+    assert stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue > 1e-4
+    assert abs(drawn.var() / float(variance) - 1) < 0.2
+
+
+@pytest.mark.parametrize("variance", LAWS)
+def test_the_table_of_skellam_numbers_is_exact_to_a_hundred_bits(variance):
+    """Against sums of products of Poisson weights, which are fractions."""
+    high, low, first = _skellam(variance)
+    side = by_poissons(variance)
+    whole = 2 * sum(side) - side[0]
+    below = Fraction(sum(side[-first + 1 :]))
+    for place, x in enumerate(range(first, -first + 1)):
+        below += side[abs(x)]
+        written = Fraction((int(high[place]) << 64) + int(low[place]), 2**128)
+        assert abs(written - below / whole) < Fraction(1, 2**100), x
+
+
+def masses_of(table):
+    """The probabilities of a table, ``(n,)``, and the first value."""
+    high, low, first = table
+    sums = [(int(h) << 64) + int(lo) for h, lo in zip(high, low, strict=True)]
+    return np.diff([0, *sums]).astype(np.float64) / 2.0**128, first
+
+
+def distance(one, other):
+    """The total variation of two symmetric laws, given by their probabilities around 0."""
+    wide = max(len(one), len(other))
+    padded = [np.pad(law, (wide - len(law)) // 2) for law in (one, other)]
+    return np.abs(padded[0] - padded[1]).sum() / 2
+
+
+def test_sums_of_skellam_numbers_are_skellam_and_those_of_discrete_gaussians_are_none():
+    """Two of variance 1/4 are as far as .08 from one of variance 1/2: so shares of noise are no discrete Gaussians."""
+    quarter, half = (masses_of(_skellam(Fraction(1, n)))[0] for n in (4, 2))
+    assert distance(np.convolve(quarter, quarter), half) < 1e-15
+    quarter, half = (masses_of(_gaussian(Fraction(1, n)))[0] for n in (4, 2))
+    assert distance(np.convolve(quarter, quarter), half) == pytest.approx(0.08, abs=0.005)
+
+
 def test_the_table_of_the_gaussian_is_exact_to_a_hundred_bits():
     """Against sums of exact rational bounds: exp by its series, with an error below 2**-130."""
-    from fuaudit.draws.labelled import _table
-
     variance = Fraction(3, 2)
 
     def power(x):  # exp(-x) for a fraction x, as a fraction
@@ -82,7 +149,7 @@ def test_the_table_of_the_gaussian_is_exact_to_a_hundred_bits():
 
     masses = {x: power(Fraction(x * x) / (2 * variance)) for x in range(-30, 31)}
     whole = sum(masses.values())
-    high, low, first = _table(variance)
+    high, low, first = _gaussian(variance)
     below = Fraction(0)
     for x in range(-30, -first + 1):
         below += masses[x]
@@ -144,6 +211,8 @@ def test_low_words_decide_where_high_ones_are_equal():
         lambda: at().binomial("x", 3, float("nan")),
         lambda: at().discrete_gaussian("x", Fraction(0), 1),
         lambda: at().discrete_gaussian("x", Fraction(2**28 + 1), 1),
+        lambda: at().skellam("x", Fraction(0), 1),
+        lambda: at().skellam("x", Fraction(2**28 + 1), 1),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(draw):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,3 +28,12 @@ def normal(logs: Floats) -> Floats:
     """Weights from their logs, scaled to a sum of 1."""
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum())
+
+
+def joining(epsilon: float, chance: float) -> float:
+    """What joins delta where something else than the law comes out with a chance of at most ``chance``; rounded up.
+
+    It does so under one history and under the other. So (epsilon, delta) becomes
+    (epsilon, delta + (1 + e^epsilon) chance).
+    """
+    return (1 + exp(min(epsilon, 700))) * chance * (1 + 1e-12)

@@ -10,6 +10,8 @@ import click
 from fuaudit.cli.dpsgd import dpsgd
 from fuaudit.cli.family import budget_of_run
 from fuaudit.cli.options import Folder, Output, output_options
+from fuaudit.cli.shares import Divided, share_options
+from fuaudit.cli.skellam import skellam
 from fuaudit.errors import UsageError
 from fuaudit.text import counted, in_full
 
@@ -25,6 +27,7 @@ def budget() -> None:
 
 budget.add_command(budget_of_run)
 budget.add_command(dpsgd)
+budget.add_command(skellam)
 
 
 @budget.command()
@@ -89,11 +92,7 @@ def conspar(
 @click.option(
     "--participations", type=click.IntRange(1), default=1, show_default=True, help="Of one client in a round, at most."
 )
-@click.option("--clients", type=click.IntRange(1), help="Into how many shares the noise is divided: who faces what?")
-@click.option("--buffer", "size", type=click.IntRange(1), help="Clients in the smallest buffer; by default 1.")
-@click.option("--colluding", type=click.IntRange(0), help="Clients that tell a reader their shares; by default none.")
-@click.option("--absent", type=click.IntRange(0), help="Clients that took their shares with them; by default none.")
-@click.option("--secrets-apart", is_flag=True, help="The clients' secrets do not lie with the run.")
+@share_options
 @click.option("--plot", "picture", type=Folder, help="Draw epsilon against rounds: FILE.svg, .png or .pdf.")
 @output_options
 def gaussian(
@@ -102,11 +101,7 @@ def gaussian(
     rounds: int | None,
     delta: float,
     participations: int,
-    clients: int | None,
-    size: int | None,
-    colluding: int | None,
-    absent: int | None,
-    secrets_apart: bool,
+    divided: Divided | None,
     picture: Path | None,
     output: Output,
 ) -> None:
@@ -115,20 +110,17 @@ def gaussian(
     With --clients the noise is in shares, and three statements follow: of who sees totals, buffers and rows.
     """
     from fuaudit.budgets.gaussian.account import account
-    from fuaudit.budgets.gaussian.shares import Shares, statements
+    from fuaudit.budgets.gaussian.faces import statements
 
-    if clients is None and (secrets_apart or {size, colluding, absent} != {None}):
-        raise UsageError("--buffer, --colluding, --absent and --secrets-apart are about shares: say --clients")
-    if clients is not None and participations > 1:
+    if divided is not None and participations > 1:
         raise UsageError("shares are of clients that take part once in a round: leave out --participations")
     added, number = _noise_and_rounds(noise, rounds, target, delta, participations)
     whole = account(added, number, delta, participations)
     told = [whole]
     found = {"target": target, "found": "noise" if noise is None else "rounds"} if target is not None else {}
     document = whole.as_json() | found
-    if clients is not None:
-        shares = Shares(clients, size or 1, colluding or 0, absent or 0)
-        told = list(statements(added, shares, number, delta, not secrets_apart))
+    if divided is not None:
+        told = list(statements(added, divided.shares, number, delta, divided.secrets_beside))
         document |= {"faces": [one.as_json() for one in told]}
     if picture is not None:
         from fuaudit.budgets.gaussian.plot import curves

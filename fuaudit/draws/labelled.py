@@ -6,7 +6,8 @@ Van Assche: "On the security of the keyed sponge construction", 2011). So no two
 number, and the same label asked for twice gives the same numbers.
 
 Everything but ``normal`` is whole numbers or comparisons of them, so the bits are the same everywhere. What ``normal``
-gives is rounded: differential privacy that shall hold for the bits (Mironov, CCS 2012) needs ``discrete_gaussian``.
+gives is rounded: differential privacy that shall hold for the bits (Mironov, CCS 2012) needs ``discrete_gaussian``, or
+``skellam``, whose sums are of the same kind.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, count
-from math import ceil, isqrt
+from math import asinh, ceil, hypot, isqrt, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +112,23 @@ class Labelled:
         Raises:
             UsageError: the variance is not above 0, or above :data:`WIDEST`.
         """
-        high, low, first = _table(_fraction(variance))
-        words = self._words("discrete gaussian", label, 2 * count).reshape(count, 2)
-        return inverse(high, low, words) + first
+        return self._by_table("discrete gaussian", _gaussian(_within(variance)), label, count)
+
+    def skellam(self, label: str, variance: Fraction | float, count: int) -> Ids:
+        """Differences of two Poisson numbers of mean variance / 2 each, ``(count,)``: whole numbers around 0.
+
+        The sum of independent ones has this law too, with the sum of the variances (Skellam, 1946). By inversion, as
+        :meth:`discrete_gaussian`: the law is within 2**-100 of it in total variation.
+
+        Raises:
+            UsageError: the variance is not above 0, or above :data:`WIDEST`.
+        """
+        return self._by_table("skellam", _skellam(_within(variance)), label, count)
+
+    def _by_table(self, kind: str, table: tuple[Words, Words, int], label: str, count: int) -> Ids:
+        """Numbers by inversion: two words each, against 128 bits of the distribution function."""
+        high, low, first = table
+        return inverse(high, low, self._words(kind, label, 2 * count).reshape(count, 2)) + first
 
 
 def below(bound: int, words: Callable[[int], Words]) -> Ids:
@@ -157,17 +172,23 @@ def _fraction(number: Fraction | float) -> Fraction:
 
 
 WIDEST = 2**28
-"""The largest variance of a discrete Gaussian: its table has 400 thousand entries, and takes seconds to make."""
+"""The largest variance of a table: it has 400 thousand entries, and takes seconds to make."""
+
+
+def _within(variance: Fraction | float) -> Fraction:
+    """A variance as it is written; UsageError for one that no table is made of."""
+    exact = _fraction(variance)
+    if not 0 < exact <= WIDEST:
+        raise UsageError(f"a variance is above 0 and at most {WIDEST:,}, not {variance}")
+    return exact
 
 
 @lru_cache(maxsize=8)
-def _table(variance: Fraction) -> tuple[Words, Words, int]:
+def _gaussian(variance: Fraction) -> tuple[Words, Words, int]:
     """128 bits of the distribution function of a discrete Gaussian, as two words each, and the first value.
 
     Neighbouring probabilities have the ratio exp(-(2x + 1) / (2 variance)), so products in fixed point give all.
     """
-    if not 0 < variance <= WIDEST:
-        raise UsageError(f"a variance is above 0 and at most {WIDEST:,}, not {variance}")
     with localcontext() as exact:
         exact.prec = 110
         over = Decimal(variance.denominator) / Decimal(variance.numerator)
@@ -178,11 +199,47 @@ def _table(variance: Fraction) -> tuple[Words, Words, int]:
     for _ in range(last):
         one_side.append(one_side[-1] * ratio >> BITS)
         ratio = ratio * step >> BITS
+    return _distribution(one_side)
+
+
+@lru_cache(maxsize=8)
+def _skellam(variance: Fraction) -> tuple[Words, Words, int]:
+    """128 bits of the distribution function of a Skellam law, as two words each, and the first value.
+
+    Probabilities are in proportion to modified Bessel functions, I(x - 1) = I(x + 1) + 2x / variance I(x). From a
+    far x downwards nothing is subtracted, and what is wrong at the beginning dies out (Miller's algorithm).
+    """
+    # by Chernoff's bound less than 2**-110 lies beyond
+    last = _beyond(variance, 110 * log(2)) + 1
+    above, one_side = 0, [1 << BITS]
+    for x in range(last, 0, -1):
+        here = one_side[-1]
+        above, before = here, above + here * (2 * x * variance.denominator) // variance.numerator
+        one_side.append(before)
+    return _distribution(one_side[::-1])
+
+
+def _beyond(variance: Fraction, nats: float) -> int:
+    """The least x beyond which a Skellam number lies with a chance below exp(-nats), on either side alone."""
+    mu, x = float(variance), 1
+    # bound and number grow together, and so the first power of two that is enough is at most twice what is needed
+    while x * asinh(x / mu) - x * x / (hypot(x, mu) + mu) < nats:
+        x *= 2
+    low, high = x // 2, x
+    while high - low > 1:
+        x = (low + high) // 2
+        enough = x * asinh(x / mu) - x * x / (hypot(x, mu) + mu) >= nats
+        low, high = (low, x) if enough else (x, high)
+    return high
+
+
+def _distribution(one_side: list[int]) -> tuple[Words, Words, int]:
+    """The table of a symmetric law, from numbers in proportion to the probabilities of 0, 1, 2 and so on."""
     masses = one_side[:0:-1] + one_side
     total, below = sum(masses), accumulate(masses)
     sums = [min((mass << 128) // total, 2**128 - 1) for mass in below]
     halves = np.array([(s >> 64, s & (2**64 - 1)) for s in sums], dtype=np.uint64)
-    return halves[:, 0], halves[:, 1], -last
+    return halves[:, 0], halves[:, 1], 1 - len(one_side)
 
 
 BITS = 320

@@ -84,7 +84,7 @@ def charged(exchange: Exchange, solver: Any) -> Place:
         raise ExceededError(
             f"[budget] accounts for one mechanism, and {len(releasing) or 'no'} [[client]] stages say what they "
             "release under",
-            "Of fuaudit's own there are consensus and gaussian-noise, and the solver dpsgd. Leave [budget] out where "
-            "nothing is limited.",
+            "Of fuaudit's own there are consensus, gaussian-noise and skellam-noise, and the solver dpsgd. Leave "
+            "[budget] out where nothing is limited.",
         )
     return Place("client", releasing[0])

@@ -26,7 +26,9 @@ ONE_ON_ANOTHER = "is given rows of a client one after another, and may let one b
 PUT_BACK = "the one is given rows as they were, the other acts behind the clients' rows, and may put back what was kept"
 NO_WORD = "nothing compares what it lets out with what it tells"
 
-NOISY = frozenset({"gaussian", "dpsgd"})
+NOISY_ROWS = frozenset({"gaussian", "skellam"})
+"""Mechanisms of client stages under which all of a row has noise."""
+NOISY = NOISY_ROWS | {"dpsgd"}
 """Mechanisms under which all that a client sends has noise."""
 
 Part = tuple[str, str]
@@ -66,7 +68,7 @@ def in_the_way(exchange: Exchange, solver: Any, scaling: str, place: Place, colu
             return way
     part = part_at(exchange, solver, place)
     told = released_by(part, columns).mechanism if says(part, "releases") else ""
-    if told == "gaussian" and (beside := beside_rows(solver)):
+    if told in NOISY_ROWS and (beside := beside_rows(solver)):
         return beside
     return SCALED if told in NOISY and scaling != "none" else ""
 

@@ -7,13 +7,14 @@ of other clients bear on later rounds by the models that were sent out, and nois
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import exp, expm1, log1p
+from math import expm1, log1p
 from typing import Any
 
 from fuaudit.budgets.dpsgd.account import DpSgdAccount, account, statement
 from fuaudit.budgets.dpsgd.composed import CELLS
 from fuaudit.budgets.dpsgd.laws import FIXED, BatchLaw
 from fuaudit.budgets.dpsgd.steps import STEPS, Steps
+from fuaudit.budgets.losses import joining
 from fuaudit.budgets.statement import Statement
 from fuaudit.budgets.target import Target
 from fuaudit.errors import UsageError
@@ -123,16 +124,11 @@ def account_for(one: NoisySteps, participations: int, delta: float, cells: int =
     if not (cut := any_of(batches.cut, count)):
         return at(batches.law, delta)
     # epsilon falls with delta: what cuts add at half of it is enough for all that is above
-    added = _added(at(batches.law, delta / 2).total, cut)
+    added = joining(at(batches.law, delta / 2).total, cut)
     if added > delta / 2:
         return at(FIXED, delta)
     found, plain = at(batches.law, (delta - added) * (1 - 1e-12), cut), at(FIXED, delta)
     return found if found.total < plain.total and found.delta <= delta else plain
-
-
-def _added(epsilon: float, cut: float) -> float:
-    """What joins delta, rounded up."""
-    return (1 + exp(min(epsilon, 700))) * cut * (1 + 1e-12)
 
 
 def any_of(chance: float, count: int) -> float:

@@ -7,11 +7,10 @@ does not know hers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import nextafter, sqrt
 
-from fuaudit.budgets.gaussian.account import GaussianAccount, account
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
 
@@ -72,16 +71,3 @@ def _face(seen: str, unknown: int, noise: float, shares: Shares) -> Face:
     less = noise * sqrt(Fraction(unknown, shares.clients))
     told = f"{seen}, of whose noise it does not know {counted(unknown, 'share')} of {shares.clients:,}"
     return Face(told, unknown, noise if unknown == shares.clients else nextafter(less, 0.0) * (1 - 2.0**-50))
-
-
-def statements(
-    noise: float, shares: Shares, rounds: int, delta: float, secrets_beside: bool
-) -> tuple[GaussianAccount, ...]:
-    """Three accounts: towards who sees totals, who sees buffers, and who sees rows.
-
-    ``secrets_beside``: whether the clients' secrets lie with the run.
-    """
-    trust = SIMULATION if secrets_beside else SHARED
-    return tuple(
-        replace(account(face.noise, rounds, delta), seen=face.seen, trust=trust) for face in faces(noise, shares)
-    )
