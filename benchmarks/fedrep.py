@@ -5,11 +5,13 @@
     python benchmarks/fedrep.py --data ROOT --out DIR --study rates --study alpha
     python benchmarks/fedrep.py --data ROOT --out DIR --smoke --cell rate-fedrep-5-0.1       one tiny cell, in seconds
     python benchmarks/fedrep.py --out DIR --report docs/results/fedrep.md                    the page, of what is there
+    python benchmarks/fedrep.py --data ROOT --out DIR --kept docs/results/fedrep.jsonl       go on behind a page
 
 32 clients, of which 7 are Byzantine, a CNN of 21,840 parameters, batches of 25, buffers of 2, 10 epochs: 24,000 client
 steps a cell, of which there are 116. A cell that is done is one line of JSON, in a file of its name under DIR. Its run
 is removed then (60 MB), unless --keep is said; one that was interrupted is resumed. Several commands can work side by
-side on different studies, where DIR has the rates.
+side on different studies, where DIR has the rates. The page comes with the lines that it is made of, in a .jsonl file
+beside it. --kept reads such a file: what it has is not run again.
 
 Cells wait for others: a learning rate is the one of best final accuracy among the clean runs of its system (study
 "rates"), and RCGD-EF and SparseSecAgg send as many values as FedREP turned out to send. What waits for something that
@@ -292,10 +294,18 @@ def line_of(cell: Cell, scale: Scale, run: Run) -> dict[str, Any]:
     }
 
 
-def lines(out: Path, scale: Scale) -> dict[str, Line]:
-    """The lines of a scale that a folder has."""
+def lines(out: Path, scale: Scale, kept: Path | None = None) -> dict[str, Line]:
+    """The lines of a scale that a folder has, and those of a file beside a page."""
     files = {cell.name: out / f"{cell.name}-{scale.mark}.json" for cell in CELLS}
-    return {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
+    found = {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
+    before = [json.loads(line) for line in kept.read_text().splitlines()] if kept else []
+    same = [line for line in before if Scale(**line["scale"]).mark == scale.mark]
+    return {Cell(**line["cell"]).name: line for line in same} | found
+
+
+def written(found: Found) -> str:
+    """The lines of all cells, one line of JSON each, in the order of cells."""
+    return "".join(json.dumps(found[cell.name], sort_keys=True) + "\n" for cell in CELLS if cell.name in found)
 
 
 def compute(cell: Cell, scale: Scale, data: Dataset, out: Path, found: Found, keep: bool) -> None:
@@ -509,6 +519,9 @@ def page(found: Found, scale: Scale) -> str:
         "    python benchmarks/fedrep.py --data ROOT --out DIR",
         "    python benchmarks/fedrep.py --out DIR --report docs/results/fedrep.md",
         "",
+        "[fedrep.jsonl](fedrep.jsonl) has the line of each cell; with `--kept docs/results/fedrep.jsonl` the first "
+        "command goes on behind them.",
+        "",
         f"{len(found)} of {len(CELLS)} cells were run, and {len(missing)} were not. Scale: {scale}. The command says "
         "what differs from the paper. Accuracy on the test rows in percent; models are stored once an epoch, and best "
         "is the best of these, as in print. Rates were chosen on clean runs.",
@@ -547,6 +560,7 @@ def main() -> None:
     parser.add_argument("--cell", metavar="NAME", action="append", help="by default all of the studies")
     parser.add_argument("--plan", action="store_true", help="say what there is to do, and do nothing")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the page of what is there, and do nothing")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="lines of cells that were run before, beside a page")
     parser.add_argument("--keep", action="store_true", help="keep the runs")
     parser.add_argument("--epochs", type=int, default=Scale.epochs)
     parser.add_argument("--dataset", default=Scale.dataset)
@@ -558,12 +572,13 @@ def main() -> None:
     rows = {"fashion-mnist": 60_000, "cifar-10": 50_000}.get(given.dataset, 60_000)
     scale = Scale(given.epochs, rows, given.model, given.dataset, given.device, given.engine)
     scale = replace(scale, epochs=1, rows=12_800) if given.smoke else scale
-    found = lines(given.out, scale)
+    found = lines(given.out, scale, given.kept)
     if unknown := set(given.cell or ()) - {cell.name for cell in CELLS}:
         parser.error(f"there is no cell {sorted(unknown)[0]!r}; --plan --report FILE writes a table of all")
     chosen = [c for c in CELLS if c.study in (given.study or STUDIES) and c.name in (given.cell or [c.name])]
     if given.report:
         write_bytes(given.report, page(found, scale).encode())
+        write_bytes(given.report.with_suffix(".jsonl"), written(found).encode())
         return
     print(*planned(chosen, scale, found), sep="\n", flush=True)
     if given.plan:
@@ -572,12 +587,12 @@ def main() -> None:
         parser.error("--data names the folder of the data set")
     data = scaled(registry.build("datasets", {"use": scale.dataset}).load(given.data), scale)  # type: ignore[arg-type]
     for cell in chosen:
-        found = lines(given.out, scale)
+        found = lines(given.out, scale, given.kept)
         if missing := [name for name in cell.waits if name not in found]:
             print(f"{cell.name} waits for {', '.join(missing)}", flush=True)
         elif cell.name not in found:
             compute(cell, scale, data, given.out, found, given.keep)
-            print(*planned(chosen, scale, lines(given.out, scale)), sep="\n", flush=True)
+            print(*planned(chosen, scale, lines(given.out, scale, given.kept)), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The studies of FedREP's paper, as benchmarks/fedrep.py has them: cells, what they wait for, and what a page says."""
 
+import json
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,18 @@ def test_the_page_says_what_is_not_there():
     whole = fedrep.page(found(), scale)
     assert "not run" not in whole.lower()
     assert whole.count("| 50.00 / 50.00 / 50.00 | 0.00 |") == 6
+
+
+def test_the_lines_beside_a_page_are_those_of_its_cells(tmp_path):
+    scale, (first, second) = fedrep.Scale(), fedrep.CELLS[:2]
+    told = {cell.name: line(50.0 + n, cell=asdict(cell), scale=asdict(scale)) for n, cell in enumerate((first, second))}
+    kept = tmp_path / "page.jsonl"
+    kept.write_text(fedrep.written(told))
+    assert fedrep.lines(tmp_path, scale, kept) == told
+    assert fedrep.lines(tmp_path, replace(scale, epochs=1), kept) == {}
+    (tmp_path / f"{second.name}-{scale.mark}.json").write_text(json.dumps(told[second.name] | {"best": 99.0}))
+    assert fedrep.lines(tmp_path, scale, kept)[second.name]["best"] == 99.0
+    assert fedrep.lines(tmp_path, scale) == {second.name: told[second.name] | {"best": 99.0}}
 
 
 def test_the_plan_says_how_long_it_takes():
