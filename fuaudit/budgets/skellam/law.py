@@ -52,8 +52,8 @@ class Skellam:
 
         Rounded up or down by lot, the squares of a row sum up to ``reach``² + dim / 4 on average, at most. With a
         chance of .39 and more they are below the limit that is taken here (Kairouz, Liu and Steinke, The Distributed
-        Discrete Gaussian Mechanism, ICML 2021, Proposition 26), and never above (reach + sqrt(dim))². Whoever rounds
-        does it again until they are.
+        Discrete Gaussian Mechanism, ICML 2021), and never above (reach + sqrt(dim))². Whoever rounds does it again
+        until they are.
         """
         root = isqrt(dim - 1) + 1
         usual = reach**2 + Fraction(dim, 4) + reach + Fraction(root, 2)
@@ -84,7 +84,7 @@ class Skellam:
     def renyi(self, order: int, shares: int = 1) -> float:
         """The Renyi divergence of a whole order of 2 and more, at most, where so many shares are not known.
 
-        Corollary 3.6 of the paper. The row is any of whole numbers whose squares sum up to ``squares``, or zero.
+        The paper's bound for vectors. The row is any of whole numbers whose squares sum up to ``squares``, or zero.
         """
         squares, sums = float(self.squares), float(self.longest)
         variance = float(self.variance) * shares
