@@ -459,6 +459,12 @@ def test_what_nobody_accounts_for_is_said(parameters):
         mechanism_of("skellam", parameters)
 
 
+@pytest.mark.parametrize("more", [{"noise": 1e-200}, {"noise": 1e200}, {"squares": 0}, {"squares": 10**30}, {"dim": 0}])
+def test_what_floats_cannot_hold_is_refused(more):
+    with pytest.raises(UsageError, match="whole numbers with noise need"):
+        mechanism_of("skellam", {"noise": 1.0, "squares": 4, "dim": 3} | more)
+
+
 def test_the_ledgers_words_are_the_law():
     told = SkellamNoise(0.7, 0.3, 12).releases(50)
     assert isinstance(told, Released)

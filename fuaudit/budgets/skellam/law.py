@@ -20,6 +20,8 @@ TABLE = 2.0**-100
 """In total variation, how far a number that is drawn can be from its law."""
 MOST = 2**62
 """Sums of squares are below it: they fit into the whole numbers that rows are made of."""
+LEAST_NOISE = Fraction(1, 10**6)
+"""With less no epsilon says anything, and floats overflow."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Skellam:
     Args:
         squares: the largest sum of squares of a row: the square of what one client can change, in steps.
         dim: numbers of a row, at least 1.
-        noise: the standard deviation of a share, a multiple of the root of ``squares``, above 0.
+        noise: the standard deviation of a share, a multiple of the root of ``squares``, from
+            1e-6 to 1e6.
 
     Raises:
         UsageError: there can be no such rows.
@@ -40,10 +43,10 @@ class Skellam:
     noise: Fraction
 
     def __post_init__(self) -> None:
-        if not (1 <= self.squares < MOST and self.dim >= 1 and self.noise > 0):
+        if not (1 <= self.squares < MOST and 1 <= self.dim < MOST and LEAST_NOISE <= self.noise <= 1 / LEAST_NOISE):
             raise UsageError(
-                f"whole numbers with noise need squares from 1 to {MOST:,}, a dim of at least 1 and noise above 0, not "
-                f"{self.squares:,}, {self.dim:,} and {float(self.noise):g}"
+                f"whole numbers with noise need squares and a dim from 1 to {MOST:,}, and noise from "
+                f"{float(LEAST_NOISE):g} to {float(1 / LEAST_NOISE):g}"
             )
 
     @classmethod
