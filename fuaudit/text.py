@@ -44,6 +44,13 @@ NAMED = 5
 """So many names stand in one sentence at most."""
 
 
+def amount(size: int) -> str:
+    """A number of bytes, rounded, such as ``40 MiB``."""
+    if size >= 2**30:
+        return f"{size / 2**30:,.1f} GiB"
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+
+
 def some_of(names: Sequence[str]) -> str:
     """Names in a sentence: the first few, and how many more there are."""
     more = len(names) - NAMED

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from fuaudit_plugins.robust import lengths, of_rows, require_rows, require_trim, trimmed
+from fuaudit_plugins.robust import ascending, lengths, of_rows, require_rows, require_trim, trimmed
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
 
@@ -28,7 +28,7 @@ def middle(rows: Tensor, trim: int) -> Tensor:
 
     Added in ascending order: the bits do not depend on the order of rows.
     """
-    kept = rows.sort(dim=0).values[trim : len(rows) - trim]
+    kept = ascending(rows, trim, len(rows) - trim)
     return weighted_sum(kept, kept.new_full((len(kept),), 1 / len(kept)))
 
 

@@ -1,4 +1,4 @@
-"""What the robust rules share: the rows that are used, distances with fixed bits, and what keeps NaN in sight.
+"""What the robust rules share: the rows that are used, distances with fixed bits, sorting, and what keeps NaN in sight.
 
 docs/robust.md has the rules, their guarantees with proofs, and who is right where libraries differ.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ def marked(row: Tensor, rows: Tensor) -> Tensor:
 
     A rule that drops or sorts rows would hide it.
     """
-    return row.masked_fill(~rows.isfinite().all(), float("nan"))
+    # a sum is finite only if its terms are; it may overflow where all are
+    finite = bool(rows.sum().isfinite()) or bool(rows.isfinite().all())
+    return row if finite else row.new_full(row.shape, float("nan"))
 
 
 def squares(rows: Tensor, centre: Tensor) -> Tensor:
@@ -38,8 +41,12 @@ def squares(rows: Tensor, centre: Tensor) -> Tensor:
     """
     import torch
 
-    apart = (row - centre[..., 0, :] for row in rows.unbind(dim=-2))
-    return torch.stack([_added(one.to(torch.float64).square_()) for one in apart], dim=-1)
+    # one piece of memory for all rows: to take a new one each time costs more than the arithmetic
+    middle, apart, found = centre[..., 0, :], torch.empty_like(rows[..., 0, :]), []
+    terms = torch.empty_like(apart, dtype=torch.float64)
+    for row in rows.unbind(dim=-2):
+        found.append(_added(terms.copy_(torch.sub(row, middle, out=apart)).square_()).clone())
+    return torch.stack(found, dim=-1)
 
 
 def table_of_squares(rows: Tensor) -> Tensor:
@@ -67,6 +74,57 @@ def _added(terms: Tensor) -> Tensor:
         terms[..., : left - half] += terms[..., half:left]
         left = half
     return terms.sum(dim=-1) if not left else terms[..., 0]
+
+
+NETWORK = 64
+"""Up to so many rows are sorted by a network; for more of them its comparisons take longer than a library's sort."""
+CHUNK = 2**18
+"""How many numbers are sorted at once: what a processor keeps near it."""
+
+
+def ascending(rows: Tensor, first: int, last: int) -> Tensor:
+    """Of each coordinate of rows ``(n, d)`` the values from place ``first`` to before ``last``, ascending.
+
+    They are compared as numbers, and each zero is left as 0.0: bits do not depend on the order of rows. Where one is
+    NaN, nothing is said of its coordinate.
+    """
+    count, columns = rows.shape
+    if count > NETWORK:
+        return rows.sort(dim=0).values[first:last] + 0
+    kept, width = rows.new_empty(last - first, columns), CHUNK // count
+    for start in range(0, columns, width):
+        some = slice(start, start + width)
+        for value, place in zip(_sorted(rows[:, some] + 0)[first:last], kept, strict=True):
+            place[some] = value
+    return kept
+
+
+def _sorted(rows: Tensor) -> list[Tensor]:
+    """The least values ``(d,)`` of rows ``(n, d)``, which it overwrites, then the next ones, and so on."""
+    import torch
+
+    values, spare = [*rows], torch.empty_like(rows[0])
+    for upper, lower in _comparisons(len(values)):
+        least = torch.minimum(values[upper], values[lower], out=spare)
+        torch.maximum(values[upper], values[lower], out=values[lower])
+        values[upper], spare = least, values[upper]
+    return values
+
+
+@cache
+def _comparisons(count: int) -> tuple[tuple[int, int], ...]:
+    """The pairs of places that sort so many values: merge exchange (Batcher; Knuth, volume 3, 5.2.2, algorithm M)."""
+    pairs, whole = [], 1 << max(0, count - 1).bit_length()
+    step = whole // 2
+    while step:
+        apart, rest, jump = step, 0, whole // 2
+        while True:
+            pairs += [(place, place + apart) for place in range(count - apart) if place & step == rest]
+            if jump == step:
+                break
+            apart, rest, jump = jump - step, step, jump // 2
+        step //= 2
+    return tuple(pairs)
 
 
 def require_rows(rule: str, rows: int, least: int, remedy: str) -> None:

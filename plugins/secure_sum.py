@@ -82,12 +82,15 @@ class SecureSum:
         opened = [some for some, size in zip(buffers, of, strict=True) if len(some) >= self._fewest(size)]
         failed = 2 * max(0, self.byzantine - int((~came).sum())) >= len(opened)
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
-        sent, means = torch.zeros_like(rows), rows[:0]
-        if not failed:
-            summed = torch.cat(opened)
-            sent[summed] = rows[summed]
-            means = torch.stack([rows[some].sum(dim=0, dtype=torch.float64) / len(some) for some in opened])
-        return Delivery(means.to(rows.dtype), context.cohort.counted(len(means)), sent)
+        counted = [] if failed else opened
+        sent, means = torch.zeros_like(rows), rows.new_empty(len(counted), rows.shape[-1])
+        for mean, some in zip(means, counted, strict=True):
+            total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
+            for row in some.tolist():  # one after the other: a library's order may depend on the shape
+                sent[row] = rows[row]
+                total += rows[row]
+            mean.copy_(total / len(some))
+        return Delivery(means, context.cohort.counted(len(means)), sent)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""

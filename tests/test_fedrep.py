@@ -1,6 +1,7 @@
 """FedREP: consensus sparsification by its exact law, what clients keep, momentum, buffers, and a federation of all."""
 
 import json
+import os
 import shutil
 import tomllib
 from collections import defaultdict
@@ -394,6 +395,18 @@ def test_means_are_exact_in_any_order():
         assert {tuple(row) for row in delivery.rows.tolist()} <= wanted
 
 
+def test_sums_are_added_in_the_order_of_places():
+    """A library adds more than 32 rows in another order, which is another one for other shapes."""
+    rows = updates_of(1, 96, torch.float64, 50) * 10.0 ** torch.arange(96)[:, None].remainder(7)
+    means = {tuple(row) for row in summed(SecureSum(48), rows)[0].rows.tolist()}
+    lot = context_of([place % 6 for place in range(96)], rows.dtype).at(Place("transport"), SecureSum(48))
+    for some in lot.shared.permutation("order", 96).reshape(2, 48):
+        total = torch.zeros(50, dtype=torch.float64)
+        for place in sorted(some.tolist()):
+            total = total + rows[place]
+        assert tuple((total / 48).tolist()) in means
+
+
 def test_the_lot_is_drawn_before_anything_is_rejected():
     rows = torch.eye(6, dtype=torch.float64)
     whole = summed(SecureSum(2), rows)[0].rows
@@ -441,6 +454,27 @@ def trained(folder, learner=(), clients=4, **more):
     table = config(learner=options, partition={"use": "iid", "clients": clients}, **more)
     table["run"] = {"checkpoint_every": 1, "engine": "reference", "device": "cpu", "dtype": "float64"}
     return train(table, folder, secret=secret(2))
+
+
+def test_memories_that_do_not_fit_are_refused_before_training(tmp_path, monkeypatch):
+    """Two tables of 4 x 650 numbers of 8 bytes, each before and after a round, a share of each client, and updates."""
+    parts = {"client": [{"use": "error-feedback"}, {"use": "consensus", "per_client": 9}]}
+    needed = (2 * 2 + 1) * 4 * 650 * 8 + 2 * 4 * 8
+    asked = {"SC_PAGE_SIZE": 8, "SC_PHYS_PAGES": needed // 8 - 1}
+    monkeypatch.setattr(os, "sysconf", asked.get)
+    with pytest.raises(UsageError, match=r"needs at least 102 KiB of memory, and this machine has 102 KiB") as refused:
+        trained(tmp_path / "run", **parts)
+    assert not (tmp_path / "run").exists()
+    for what in ("memory of the client stage 'error-feedback', 4 x 650", "momenta of the solver 'local-momentum', 4 x"):
+        assert f"41 KiB for {what}" in str(refused.value)
+    assert "20 KiB for the updates of a round, 4 x 650" in str(refused.value)
+    asked["SC_PHYS_PAGES"] += 1
+    run = trained(tmp_path / "run", **parts)
+    asked["SC_PHYS_PAGES"] = 0
+    with pytest.raises(UsageError, match="needs at least"):
+        unlearn(run, "retrain", Request.of([0]), tmp_path / "child")
+    monkeypatch.delattr(os, "sysconf")  # some operating systems do not tell
+    assert unlearn(run, "retrain", Request.of([0]), tmp_path / "child").is_child
 
 
 def test_momentum_is_carried_from_round_to_round(tmp_path):

@@ -11,7 +11,7 @@ from fuaudit_plugins.clipping import CenteredClipping, NormClipping
 from fuaudit_plugins.krum import Krum, MultiKrum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian, TrimmedMean
 from fuaudit_plugins.rcgd import NormThresholding, TopK
-from fuaudit_plugins.robust import observed_constant, squares
+from fuaudit_plugins.robust import NETWORK, ascending, observed_constant, squares
 from fuaudit_plugins.spectral import SpectralFilter
 from tests_support import AUDIT_KEY
 
@@ -125,6 +125,33 @@ def test_rules_are_what_plain_arithmetic_says(count, attack):
     lengths = [min(1, 2 / hypot(*point)) for point in points]
     scaled = [[x * factor for x in point] for point, factor in zip(points, lengths, strict=True)]
     assert row_of(NormClipping(2.0), rows).flatten().tolist() == pytest.approx([x for point in scaled for x in point])
+
+
+@pytest.mark.parametrize("count", [*range(1, 13), 31, NETWORK, NETWORK + 1])
+def test_a_network_sorts_as_a_library_does(count):
+    """What sorts all zeros and ones sorts everything (Knuth, volume 3, 5.3.4, theorem Z): tried up to twelve rows."""
+    bits = torch.arange(2 ** min(count, 12))[None] >> torch.arange(count)[:, None] & 1
+    generator = torch.Generator().manual_seed(count)
+    ties = torch.randint(-2, 3, (count, 9000), generator=generator) / torch.tensor(3.0)
+    for rows in (bits.to(torch.float64), ties, torch.cat([ties, torch.full((count, 1), torch.inf)], dim=1)):
+        before, first = rows.clone(), count // 3
+        assert torch.equal(ascending(rows, 0, count), rows.sort(dim=0).values)
+        assert torch.equal(ascending(rows, first, first + 1), rows.sort(dim=0).values[first : first + 1])
+        assert torch.equal(rows, before)
+
+
+@pytest.mark.parametrize("count", [3, NETWORK + 1])
+def test_a_zero_has_no_sign_that_the_order_of_rows_decides(count):
+    rows = torch.zeros(count, 1)
+    rows[::2] *= -1
+    for rule in (CoordinateMedian(), TrimmedMean(1)):
+        found = [row_of(rule, one) for one in (rows, rows.flip(0), rows.roll(1, 0))]
+        assert not any(bool(row.signbit()) for row in found), rule
+
+
+def test_a_sum_that_overflows_is_no_row_that_is_not_finite():
+    rows = torch.full((3, 4), 3e38)
+    assert torch.equal(row_of(CoordinateMedian(), rows), rows[:1])
 
 
 def test_many_steps_lead_to_the_geometric_median():

@@ -186,7 +186,7 @@ class RoundContext:
         if self.coordinates is None:
             return rows
         whole = rows.new_zeros(*rows.shape[:-1], self.vectors.shape[-1])
-        return whole.index_copy(-1, self.coordinates, rows)
+        return whole.index_copy_(-1, self.coordinates, rows)
 
     @property
     def tensors(self) -> dict[str, Tensor]:

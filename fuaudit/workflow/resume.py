@@ -23,6 +23,7 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
 from fuaudit.workflow.append import mend_ledger
+from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
@@ -59,6 +60,7 @@ def resume(
         _require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
+        require_memory(ready, unfinished.plan.retained)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):

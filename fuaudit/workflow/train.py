@@ -32,6 +32,7 @@ from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
+from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -84,6 +85,7 @@ def train(
     rounds_executed = plan.law.rounds if stop_after is None else stop_after
     if not 1 <= rounds_executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {rounds_executed}: it has rounds 1 to {plan.law.rounds}")
+    require_memory(ready, first.common.original)
     require_space(out, size_of_run(ready, first.common.original))
     platform = Platform.here(ready, 0)
     if announce:

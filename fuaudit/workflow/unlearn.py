@@ -31,6 +31,7 @@ from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
+from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -95,6 +96,7 @@ def unlearn(
         )
     ready = setup(run.config, data, run.rows).turned(run.owner)
     require_committed(run, ready.dataset)
+    require_memory(ready, change.plan.retained)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {
         "kind": "unlearning",

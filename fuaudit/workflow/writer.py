@@ -46,6 +46,7 @@ from fuaudit.runs.ledger import PLATFORM, Ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
+from fuaudit.text import amount
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.rounds import State
 from fuaudit.workflow.append import append
@@ -83,11 +84,7 @@ def require_space(path: Path, size: int) -> None:
         raise StorageError(f"{path} cannot be written: {place} takes no new files", "Choose another folder with --out.")
     free = shutil.disk_usage(place).free
     if free < size:
-        raise StorageError(f"the run needs about {_amount(size)}, the disk has {_amount(free)}", "Free some space.")
-
-
-def _amount(size: int) -> str:
-    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+        raise StorageError(f"the run needs about {amount(size)}, the disk has {amount(free)}", "Free some space.")
 
 
 def estimated_size(dimension: int, element: int, rounds: int, every: int, state: int, samples: int) -> int:
