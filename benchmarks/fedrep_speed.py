@@ -92,8 +92,8 @@ kept. The server side is given proposals and the {clients} rows on I, {rows:.0f}
 {copies:.1f} tables of m d numbers.
 
 The bounds are those of ten million parameters. Where the dense row of a client lies in the processor's cache, its \
-mean is cheap: with a million parameters (`--parameters 1000000`) the tool's dense mean took 0.4 of the server side's time, \
-and torch's the same.
+mean is cheap: with a million parameters (`--parameters 1000000`) the tool's dense mean took 0.4 of the server side's \
+time, and torch's the same.
 """
 
 
