@@ -4,7 +4,8 @@ Agarwal, Kairouz, Liu: "The Skellam Mechanism for Differentially Private Federat
 
 1. clips its row to a norm,
 2. divides it by a step, a power of two, and rounds every number up or down by lot, with the probability that keeps its
-   mean. It does so again until the squares of the row sum up to no more than a limit,
+   mean. Where the squares of the row then sum up to more than a limit it rounds anew, so that rows near the limit lose
+   a little of it on average,
 3. adds its share of noise: to every number the difference of two Poisson numbers.
 
 Order matters. Rounding makes rows longer, so what one client can change is the limit of step 2, and not the norm. The

@@ -850,10 +850,12 @@ def epsilon_of(run, part):
         ("client.1", {"client": [{"use": "test-flip-unseen"}, NOISE]}, ["test-flip-unseen"]),
         ("client.0", {"client": [PROPOSES, {"use": "test-flip-unseen"}]}, ["test-flip-unseen"]),
         ("client.0", {"solver": {"use": "test-momentum"}}, ["test-momentum"]),
+        ("client.0", {"model": {"use": "test-keeping"}}, ["test-keeping"]),
+        ("client.0", {"adversary": [{"use": "test-other-way", "clients": [1]}]}, ["test-other-way"]),
         (
             "client.0",
-            {"model": {"use": "test-keeping"}, "server": [{"use": "test-tells"}, {"use": "mean"}]},
-            ["test-keeping", "test-tells"],
+            {"partition": {"use": "test-deals", "clients": 4}, "server": [{"use": "test-tells"}, {"use": "mean"}]},
+            ["test-deals", "test-tells"],
         ),
     ],
 )
@@ -865,7 +867,7 @@ def test_no_account_where_parts_of_other_packages_can_undo_it(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("part", "parts"),
     [
-        ("client.0", {"model": {"use": "test-keeping"}}),
+        ("client.0", {"partition": {"use": "test-deals", "clients": 4}}),
         ("client.0", {"server": [{"use": "test-tells"}, {"use": "test-median"}]}),
         ("client.0", {"client": [NOISE, {"use": "test-neighbour"}]}),
         ("client.0", {"client": [NOISE, {"use": "test-flip"}]}),

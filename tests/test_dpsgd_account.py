@@ -216,7 +216,7 @@ def test_what_parts_of_other_packages_are_given_decides_around_noisy_steps_too(t
     )
     found = Provenance().examine(Case(Evidence(load_run(run.path), None, tiny_dataset()), Keyed(AUDIT_KEY)))
     assert found.verdict == "PASS", found.details
-    word = "may put back what was kept" if len(named) > 1 else "may let one bear on the gradients of others"
+    word = "may put back what was kept" if len(named) > 1 else "may let one bear on what is made of others"
     assert any(word in line for line in found.assumptions) == bool(named)
 
 

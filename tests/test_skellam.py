@@ -10,6 +10,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
+from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.noise import clipped
 from fuaudit_plugins.secure_sum import SecureSum
 from fuaudit_plugins.skellam import SkellamNoise, in_field
@@ -22,7 +23,7 @@ from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.provenance.audit import Provenance
 from fuaudit.budgets.gaussian.account import account as gaussian
 from fuaudit.budgets.mechanisms import account_for, mechanism_of, statement_for
-from fuaudit.budgets.shares import SHARED, SIMULATION, Shares
+from fuaudit.budgets.shares import SHARED, SIMULATION, SUMS_ALONE, Shares
 from fuaudit.budgets.skellam.account import account
 from fuaudit.budgets.skellam.faces import statements
 from fuaudit.budgets.skellam.law import CHANCE, Skellam, fitting
@@ -35,9 +36,10 @@ from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.runs.account import account_of
 from fuaudit.testing.client_stages import check_client_stage
-from fuaudit.testing.contexts import context_of
+from fuaudit.testing.contexts import context_of, wide_context
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Released
+from fuaudit.training.rounds import StateShape
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 
@@ -349,13 +351,41 @@ def test_faces_count_the_shares_that_are_not_known():
     assert total.total < buffer.total < row.total
     assert row.total == account(fit.law, 10, 1e-5).total
     assert row.missing == 0 < total.missing == 320 * fit.law.beyond(fit.largest)
-    assert {one.trust for one in (total, buffer, row)} == {SHARED}
+    assert (total.trust, row.trust) == (f"{SHARED}. Assumed: {SUMS_ALONE}", SHARED)
     assert "31 shares of 32" in total.statement().adversary
     beside = statements(fit, Shares(32, 4), 10, 1e-5, secrets_beside=True)
-    assert {one.statement().trust_model for one in beside} == {SIMULATION}
+    assert all(one.statement().trust_model.startswith(SIMULATION) for one in beside)
     # where a sum may lack a share too often, what holds of the row holds of the sum too
     likely = fit._replace(largest=math.isqrt(fit.law.squares) - 1)
     assert [one.total for one in statements(likely, Shares(32, 4), 10, 1e-5, False)] == [row.total] * 3
+
+
+def shares_of(rounds, remembering):
+    """What is opened of five clients whose rows are zero, added up over rounds, in steps; and the law."""
+    stage, memory, clients = SkellamNoise(1.0, 0.1), ErrorFeedback(), [0, 1, 2, 3, 4]
+    rows, fit, total = torch.zeros(5, 1, dtype=torch.float64), fitting(1.0, 16, 1, Fraction(1, 10)), 0.0
+    state = memory.init(StateShape(1, 5, rows.dtype, torch.device("cpu")))
+    for number in range(1, rounds + 1):
+        context = wide_context(clients, rows.dtype, number, 1)
+        kept, after = memory.apply(rows, context, state)
+        sent, _ = stage.apply(kept, context.at(Place("client", 1), stage, None), {})
+        if remembering:
+            state = memory.settle(sent, sent.mean(dim=0, keepdim=True), context, after)
+        total += float(sent.sum()) / fit.step
+    return total, fit
+
+
+def test_behind_error_feedback_the_noise_on_sums_cancels_and_statements_say_so():
+    """What is opened in many rounds adds up to the noise of one: so shares of other rounds hide nothing."""
+    totals = [shares_of(rounds, True)[0] for rounds in range(20, 60)]
+    alone = [shares_of(rounds, False)[0] for rounds in range(20, 60)]
+    fit = shares_of(1, True)[1]
+    of_one = float(5 * fit.law.variance)
+    assert 0.3 < np.mean(np.square(totals)) / of_one < 3  # however many rounds there were
+    assert np.max(np.square(alone)) / of_one > 5
+    total, _, row = statements(fit, Shares(5, 5), 24, 1e-5, secrets_beside=False)
+    assert "no error-feedback stands in front of the noise" in total.statement().trust_model
+    assert "error-feedback" not in row.statement().trust_model
 
 
 def test_targets_are_kept_by_their_answers():
@@ -450,6 +480,15 @@ def test_a_federation_with_noise_forgets_and_is_verified(tmp_path, quick):
     )
 
 
+@pytest.mark.parametrize("options", [{"bits": 4}, {"norm": 1e-320}, {"noise": 1e-7}])
+def test_what_no_round_can_do_is_refused_before_training_also_without_a_budget(tmp_path, options):
+    with pytest.raises(UsageError):
+        trained(tmp_path / "run", client=[NOISE | options])
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UsageError):
+        trained(tmp_path / "run", client=[{"use": "clip", "norm": 1.0}, NOISE | options])
+
+
 @pytest.mark.parametrize(
     "parameters",
     [{}, {"noise": 1.0}, {"noise": 0.0, "squares": 4, "dim": 3}, {"noise": 1.0, "squares": "many", "dim": 3}],
@@ -480,26 +519,29 @@ def test_the_ledgers_words_are_the_law():
 
 def test_the_command(fuaudit):
     given = "budget", "skellam", "--dim", 1000, "--delta", "1e-5"
-    code, out, _ = fuaudit(*given, "--noise", 4, "--rounds", 10, "--json")
+    code, out, _ = fuaudit(*given, "--share", 4, "--rounds", 10, "--json")
     assert code == 0
     document = json.loads(out)
     law = fitting(1.0, 16, 1000, Fraction(4)).law
     assert document["epsilon_total"] == account(law, 10, 1e-5).total
     assert document["squares"] == law.squares
-    code, out, _ = fuaudit(*given, "--noise", 4, "--rounds", 10, "--clients", 32, "--buffer", 4, "--json")
+    code, out, _ = fuaudit(*given, "--share", 4, "--rounds", 10, "--clients", 32, "--buffer", 4, "--json")
     assert [face["shares"] for face in json.loads(out)["faces"]] == [32, 4, 1]
     code, out, _ = fuaudit(*given, "--target", 2, "--rounds", 20, "-q")
     assert code == 0
-    code, out, err = fuaudit(*given, "--noise", 4)
+    code, out, err = fuaudit(*given, "--share", 4)
     assert code == 2
-    assert "--noise and --rounds" in err
-    code, out, err = fuaudit(*given, "--noise", 4, "--rounds", 10, "--bits", 2)
+    assert "--share and --rounds" in err
+    code, out, err = fuaudit(*given, "--share", 4, "--rounds", 10, "--bits", 2)
     assert code == 2
     assert "2 bits hold no rows" in err
+    for norm in (-1, 0, "nan", "inf"):
+        code, out, err = fuaudit(*given, "--share", 4, "--rounds", 10, "--norm", norm)
+        assert (code, "norm" in err, out) == (2, True, "")
 
 
 def test_a_plot(fuaudit, tmp_path):
-    given = "budget", "skellam", "--dim", 1000, "--delta", "1e-5", "--noise", 4, "--rounds", 10, "--clients", 8
+    given = "budget", "skellam", "--dim", 1000, "--delta", "1e-5", "--share", 4, "--rounds", 10, "--clients", 8
     code, _, _ = fuaudit(*given, "--plot", tmp_path / "b.svg")
     assert code == 0
     assert "the row of a client" in (tmp_path / "b.svg").read_text()

@@ -16,6 +16,12 @@ from fuaudit.text import counted
 
 SIMULATION = "simulation only: the clients' secrets lie with the run, and who has them knows the noise"
 SHARED = "every client adds its own share of the noise, and keeps its secret to itself"
+SUMS_ALONE = (
+    "of rows nothing but sums is seen, and no client sends again what its noise took away. So no coordinates are "
+    "agreed on, and no error-feedback stands in front of the noise: with it the noise cancels from round to round, and "
+    "there is no account of sums"
+)
+"""What accounts of sums assume beside."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,11 @@ class Face:
     seen: str
     unknown: int
     noise: float
+
+    def trust(self, secrets_beside: bool) -> str:
+        """Who is trusted with what, where the clients' secrets lie with the run, or do not."""
+        who = SIMULATION if secrets_beside else SHARED
+        return f"{who}. Assumed: {SUMS_ALONE}" if self.unknown > 1 else who
 
 
 def faces(noise: float, shares: Shares) -> tuple[Face, Face, Face]:

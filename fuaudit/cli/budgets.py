@@ -92,7 +92,7 @@ def conspar(
 @click.option(
     "--participations", type=click.IntRange(1), default=1, show_default=True, help="Of one client in a round, at most."
 )
-@share_options
+@share_options("Into how many shares the noise is divided: who faces what?")
 @click.option("--plot", "picture", type=Folder, help="Draw epsilon against rounds: FILE.svg, .png or .pdf.")
 @output_options
 def gaussian(

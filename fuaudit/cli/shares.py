@@ -22,9 +22,6 @@ class Divided(NamedTuple):
 
 
 OPTIONS = (
-    click.option(
-        "--clients", type=click.IntRange(1), help="Into how many shares the noise is divided: who faces what?"
-    ),
     click.option("--buffer", "size", type=click.IntRange(1), help="Clients in the smallest buffer; by default 1."),
     click.option(
         "--colluding", type=click.IntRange(0), help="Clients that tell a reader their shares; by default none."
@@ -34,9 +31,13 @@ OPTIONS = (
 )
 
 
-def share_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command ``divided``: a :class:`Divided`, or None without --clients."""
+def share_options(clients: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command ``divided``: a :class:`Divided`, or None without --clients, of which ``clients`` is the help."""
+    first = click.option("--clients", type=click.IntRange(1), help=clients)
+    return lambda command: reduce(lambda made, option: option(made), reversed((first, *OPTIONS)), _dividing(command))
 
+
+def _dividing(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def dividing(
         *arguments: Any,
@@ -54,4 +55,4 @@ def share_options(command: Callable[..., None]) -> Callable[..., None]:
         shares = None if clients is None else Shares(clients, size or 1, colluding or 0, absent or 0)
         command(*arguments, divided=shares and Divided(shares, not secrets_apart), **options)
 
-    return reduce(lambda made, option: option(made), reversed(OPTIONS), dividing)
+    return dividing

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--dim", type=click.IntRange(1), required=True, help="Numbers of a row.")
-@click.option("--noise", type=float, help="Deviation of one client's share, a multiple of the longest rounded row.")
+@click.option("--share", type=float, help="Deviation of one client's noise, a multiple of the longest rounded row.")
 @click.option("--norm", type=float, default=1.0, show_default=True, help="The longest row before it is rounded.")
 @click.option("--bits", type=click.IntRange(2, 18), default=16, show_default=True, help="Of a number that is sent.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds that a client takes part in.")
 @click.option("--delta", type=float, required=True, help="Above 0: Skellam noise has no pure epsilon.")
-@click.option("--target", type=float, help="An epsilon of one row: find --noise or --rounds, the one left out.")
-@share_options
+@click.option("--target", type=float, help="An epsilon of one row: find --share or --rounds, the one left out.")
+@share_options("How many clients add a share each: who faces what?")
 @click.option("--plot", "picture", type=Folder, help="Draw epsilon against rounds: FILE.svg, .png or .pdf.")
 @output_options
 def skellam(
     dim: int,
-    noise: float | None,
+    share: float | None,
     norm: float,
     bits: int,
     rounds: int | None,
@@ -55,18 +55,18 @@ def skellam(
     from fuaudit.budgets.skellam.targets import noise_for, rounds_for
     from fuaudit.budgets.target import Target
 
-    match (noise, rounds, target):
+    match (share, rounds, target):
         case (float(), int(), None):
-            fit, number = fitting(norm, bits, dim, _exact(noise)), rounds
+            fit, number = fitting(norm, bits, dim, _exact(share)), rounds
         case (None, int(), float()):
             fit, number = noise_for(Target(target, delta), rounds, norm, bits, dim), rounds
         case (float(), None, float()):
-            fit = fitting(norm, bits, dim, _exact(noise))
+            fit = fitting(norm, bits, dim, _exact(share))
             number = rounds_for(fit.law, Target(target, delta))
         case _:
-            raise UsageError("say --noise and --rounds; or --target, and leave one of the two out")
+            raise UsageError("say --share and --rounds; or --target, and leave one of the two out")
     told = [account(fit.law, number, delta)]
-    found = {"target": target, "found": "noise" if noise is None else "rounds"} if target is not None else {}
+    found = {"target": target, "found": "share" if share is None else "rounds"} if target is not None else {}
     document = told[0].as_json() | {"step": fit.step, "bits": bits, "norm": norm} | found
     if divided is not None:
         told = list(statements(fit, divided.shares, number, delta, divided.secrets_beside))
@@ -81,11 +81,11 @@ def skellam(
     )
 
 
-def _exact(noise: float) -> Fraction:
+def _exact(share: float) -> Fraction:
     """The decimal that was written; UsageError for what is no noise."""
-    if not 0 < noise < inf:
-        raise UsageError(f"noise is a number above 0, not {noise}")
-    return Fraction(str(noise))
+    if not 0 < share < inf:
+        raise UsageError(f"--share is a number above 0, not {share}")
+    return Fraction(str(share))
 
 
 def _of_step(fit: Fitting) -> str:
@@ -95,7 +95,9 @@ def _of_step(fit: Fitting) -> str:
 
 
 def _first(found: SkellamAccount) -> str:
-    shares = f"{counted(found.shares, 'share')} of noise {up(float(found.mechanism.noise), 6)}"
+    one = float(found.mechanism.noise)
+    together = f", {up(one * sqrt(found.shares), 5)} together" if found.shares > 1 else ""
+    shares = f"{counted(found.shares, 'unknown share')} of {up(one, 6)}{together}"
     return f"{counted(found.rounds, 'round')} with {shares}: {epsilon_at(found.epsilon, found.delta)}"
 
 

@@ -22,7 +22,7 @@ from fuaudit.training.rounds import OutlineShape
 BEHIND = "it stands behind an agreement on coordinates, which was made of rows as they were before it"
 SCALED = "rows are scaled by constants of all rows: each row bears on all others, and nothing limits how much"
 GIVEN = "is given rows of all clients as they were before it, and may send one as that of many"
-ONE_ON_ANOTHER = "is given rows of a client one after another, and may let one bear on the gradients of others"
+ONE_ON_ANOTHER = "is given rows one after another, and may let one bear on what is made of others"
 PUT_BACK = "the one is given rows as they were, the other acts behind the clients' rows, and may put back what was kept"
 NO_WORD = "nothing compares what it lets out with what it tells"
 
@@ -47,6 +47,22 @@ def released_by(part: Any, columns: int) -> Released:
     if not isinstance(told, Released):
         raise PluginError(f"{called(part)}, releases, must answer with Released, not {told!r}")
     return told
+
+
+def require_releases(exchange: Exchange, columns: int) -> None:
+    """Ask the client stages what they will release, of so many columns, before anything is drawn.
+
+    Those behind an agreement are not asked: nobody knows how many columns there will be.
+
+    Raises:
+        UsageError: a stage cannot treat rows of so many columns.
+        PluginError: as :func:`released_by`.
+    """
+    for stage in exchange.client_stages.stages:
+        if is_agreement(stage):
+            return
+        if says(stage, "releases"):
+            released_by(stage, columns)
 
 
 def part_at(exchange: Exchange, solver: Any, place: Place) -> Any:
@@ -83,13 +99,13 @@ def outside_parts(config: Config, exchange: Exchange, place: Place) -> str:
     """Why parts of other packages around the solver, or a client stage, leave no account of it; empty for nothing.
 
     What they are given decides. Whoever is given the rows of all clients in front of the noise may send one row as
-    that of many, each with noise of its own. Whoever is given rows in another way may keep them, and a part behind the
-    noise may put them back. One behind it alone is given nothing but what has noise. The unit of a client stage is all
-    that its client has; of noisy steps it is one row, and what treats several of them may put one into the others.
+    that of many, each with noise of its own. So may a model, or an adversary: it is given one client after another,
+    and one row after another, and can put what it was given before into the rest. Whoever reads or deals rows may keep
+    them, and a part behind the noise may put them back. One behind it alone is given nothing but what has noise.
     """
     if all_rows := _of_others(_given_all_rows(config, exchange, place)):
         return f"{all_rows[0]} is not fuaudit's own, {GIVEN}"
-    if place == OF_SOLVER and (before := _of_others(_in_front_of_gradients(config))):
+    if before := _of_others(_in_front_of_updates(config)):
         return f"{before[0]} is not fuaudit's own, {ONE_ON_ANOTHER}"
     if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, place))):
         return f"{keeping[0]} and {behind[0]} are not fuaudit's own: {PUT_BACK}"
@@ -110,15 +126,14 @@ def _given_all_rows(config: Config, exchange: Exchange, place: Place) -> list[Pa
     return [("solvers", config.solver["use"]), *_parts("client", [config.client[one] for one in at])]
 
 
-def _in_front_of_gradients(config: Config) -> list[Part]:
-    """What treats several rows of one client before the gradient of each is clipped."""
+def _in_front_of_updates(config: Config) -> list[Part]:
+    """What treats rows before a gradient, or an update, is clipped."""
     return [("models", config.model["use"]), *_parts("adversary", config.adversary)]
 
 
 def _given_some_rows(config: Config) -> list[Part]:
-    """What is given rows otherwise: as they are read and dealt, or one client at a time."""
-    tables = {"datasets": config.data, "partitions": config.partition, "models": config.model}
-    return [*((kind, table["use"]) for kind, table in tables.items()), *_parts("adversary", config.adversary)]
+    """What is given rows otherwise: as they are read and dealt."""
+    return [("datasets", config.data["use"]), ("partitions", config.partition["use"])]
 
 
 def _behind(config: Config, place: Place) -> list[Part]:

@@ -22,6 +22,7 @@ from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
 from fuaudit.training.capped import capped
 from fuaudit.training.federation import require_federation
+from fuaudit.training.releases import require_releases
 from fuaudit.training.setup import Setup, setup
 
 
@@ -73,13 +74,14 @@ def begun(
     law = ready.learner.law
     if is_foreign(law):
         require_law(law, population)
-    require_federation(ready.config, ready.procedure.exchange, ready.procedure.solver, law, population)
+    learns = ready.procedure
+    require_federation(ready.config, learns.exchange, learns.solver, law, population)
+    dimension, scaling = learns.layout.dimension, resolved.scaling
+    require_releases(learns.exchange, dimension)
     if resolved.budget is not None:
-        learns = ready.procedure
-        dimension, scaling = learns.layout.dimension, resolved.scaling
         capped(resolved.budget, learns.exchange, learns.solver, law, population, dimension, scaling)
     leaves = Leaves(population.clients, law.rounds, law.steps)
-    has_secrets = ready.procedure.exchange.has_secrets
+    has_secrets = learns.exchange.has_secrets
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))
     secrets = first_secrets(population.clients, None if apart else secret, keys.seeds) if has_secrets else None
     digests = [secret_digest(own, secrets.made) for own in secrets.generations[0].values()] if secrets else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuaudit.budgets.gaussian.account import GaussianAccount, account
-from fuaudit.budgets.shares import SHARED, SIMULATION, Shares, faces
+from fuaudit.budgets.shares import Shares, faces
 
 
 def statements(
@@ -15,7 +15,7 @@ def statements(
 
     ``secrets_beside``: whether the clients' secrets lie with the run.
     """
-    trust = SIMULATION if secrets_beside else SHARED
     return tuple(
-        replace(account(face.noise, rounds, delta), seen=face.seen, trust=trust) for face in faces(noise, shares)
+        replace(account(face.noise, rounds, delta), seen=face.seen, trust=face.trust(secrets_beside))
+        for face in faces(noise, shares)
     )

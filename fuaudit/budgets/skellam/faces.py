@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuaudit.budgets.shares import SHARED, SIMULATION, Face, Shares, faces
+from fuaudit.budgets.shares import Shares, faces
 from fuaudit.budgets.skellam.account import SkellamAccount, account
 from fuaudit.budgets.skellam.law import Fitting
 
@@ -19,15 +19,12 @@ def statements(
 
     ``secrets_beside``: whether the clients' secrets lie with the run.
     """
-    trust = SIMULATION if secrets_beside else SHARED
     one, missing = fit.law, min(1.0, rounds * shares.clients * fit.law.beyond(fit.largest))
-    row = account(one, rounds, delta, trust=trust)
+    row = account(one, rounds, delta)
     seen = faces(1.0, shares)
-    sums = (account(one, rounds, delta, face.unknown, missing, trust=trust) for face in seen[:2])
+    sums = (account(one, rounds, delta, face.unknown, missing) for face in seen[:2])
     # a sum is made of rows, so it tells no more than all of them
     best = [*(found if found.total < row.total else row for found in sums), row]
-    return tuple(_about(found, face) for found, face in zip(best, seen, strict=True))
-
-
-def _about(found: SkellamAccount, face: Face) -> SkellamAccount:
-    return replace(found, seen=face.seen)
+    return tuple(
+        replace(found, seen=face.seen, trust=face.trust(secrets_beside)) for found, face in zip(best, seen, strict=True)
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import asinh, exp, frexp, hypot, isqrt, ldexp, log
+from math import asinh, exp, frexp, hypot, inf, isqrt, ldexp, log
 from typing import NamedTuple
 
 from fuaudit.errors import UsageError
@@ -117,8 +117,10 @@ def fitting(norm: float, bits: int, dim: int, noise: Fraction) -> Fitting:
         bits: of a number, one of which is the sign; at most :data:`BITS`.
 
     Raises:
-        UsageError: not even a norm of one step fits.
+        UsageError: no norm above 0, or not even one of a step fits.
     """
+    if not 0 < norm < inf:
+        raise UsageError(f"a norm is a finite number above 0, not {norm}")
     largest, found = (1 << bits - 1) - 1, None
     for exponent in range(frexp(norm)[1] - 1, LEAST, -1):
         step = ldexp(1.0, exponent)

@@ -35,7 +35,9 @@ def rounds_for(one: Skellam, target: Target) -> int:
 
 
 def noise_for(target: Target, rounds: int, norm: float, bits: int, dim: int) -> Fitting:
-    """What fits with the least noise, of three decimals, with which so many rounds keep to a target.
+    """What fits with about the least noise, of three decimals, with which so many rounds keep to a target.
+
+    Where more noise doubles the step, epsilon can rise a little, so a smaller noise may do, too.
 
     Raises:
         UsageError: no noise that fits into so many bits does.
