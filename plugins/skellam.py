@@ -30,7 +30,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
-from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.noise import clipped
@@ -46,9 +45,9 @@ class SkellamNoise(Stateless):
     """A client stage: clips a row, rounds it to whole numbers of a step, and adds the client's own Skellam noise.
 
     Attributes:
-        norm: the longest row that is left as it is before rounding, above 0.
-        noise: the standard deviation of a client's share, a multiple of the longest row after rounding, above 0; taken
-            as the decimal it is written as.
+        norm: the longest row that is left as it is before rounding, from 1e-30 to 1e30.
+        noise: the standard deviation of a client's share, a multiple of the longest row after rounding, from
+            1e-6 to 1e6; taken as the decimal it is written as.
         bits: of a number that is sent, from 2 to 18.
     """
 
@@ -59,10 +58,10 @@ class SkellamNoise(Stateless):
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (0 < self.norm < inf and 0 < self.noise < inf and 2 <= self.bits <= 18):
+        if not (1e-30 <= self.norm <= 1e30 and 1e-6 <= self.noise <= 1e6 and 2 <= self.bits <= 18):
             raise UsageError(
-                f"skellam-noise needs a finite norm and noise above 0, and bits from 2 to 18, not {self.norm}, "
-                f"{self.noise} and {self.bits}"
+                "skellam-noise needs a norm from 1e-30 to 1e30, noise from 1e-6 to 1e6, and bits from 2 to 18, not "
+                f"{self.norm}, {self.noise} and {self.bits}"
             )
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:

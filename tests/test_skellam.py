@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -100,7 +101,7 @@ def rounded_by(stage, rows, number=1):
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
-    st.floats(1e-6, 1e6),
+    st.floats(1e-30, 1e30),
     st.sampled_from([torch.float32, torch.float64]),
     st.integers(10, 18),
 )
@@ -141,7 +142,7 @@ def test_a_zero_row_is_sent_as_noise_alone_and_an_erased_one_stays_marked():
     [(0, 1, 8), (1, 0, 8), (float("inf"), 1, 8), (1, float("nan"), 8), (1, 1, 1), (1, 1, 19)],
 )
 def test_options_that_cannot_be_are_refused(norm, noise, bits):
-    with pytest.raises(UsageError, match="finite norm"):
+    with pytest.raises(UsageError, match="needs a norm from"):
         SkellamNoise(norm, noise, bits)
 
 
@@ -357,7 +358,8 @@ def test_faces_count_the_shares_that_are_not_known():
     assert all(one.statement().trust_model.startswith(SIMULATION) for one in beside)
     # where a sum may lack a share too often, what holds of the row holds of the sum too
     likely = fit._replace(largest=math.isqrt(fit.law.squares) - 1)
-    assert [one.total for one in statements(likely, Shares(32, 4), 10, 1e-5, False)] == [row.total] * 3
+    fallen = statements(likely, Shares(32, 4), 10, 1e-5, False)
+    assert [(one.total, one.shares) for one in fallen] == [(row.total, shares) for shares in (32, 4, 1)]
 
 
 def shares_of(rounds, remembering):
@@ -401,6 +403,9 @@ def test_targets_are_kept_by_their_answers():
         noise_for(Target(0.1, 1e-5), 20, 1.0, 8, 1000)
     with pytest.raises(UsageError, match="one round has epsilon"):
         rounds_for(fit.law, Target(0.01, 1e-5))
+    for asked in (lambda: rounds_for(fit.law, Target(2.0, 0.0)), lambda: noise_for(Target(2.0, 0.0), 20, 1.0, 16, 9)):
+        with pytest.raises(UsageError, match="delta is 0, and Skellam noise"):
+            asked()
 
 
 # in runs
@@ -480,7 +485,7 @@ def test_a_federation_with_noise_forgets_and_is_verified(tmp_path, quick):
     )
 
 
-@pytest.mark.parametrize("options", [{"bits": 4}, {"norm": 1e-320}, {"noise": 1e-7}])
+@pytest.mark.parametrize("options", [{"bits": 4}, {"norm": 1e-31}, {"noise": 1e-7}])
 def test_what_no_round_can_do_is_refused_before_training_also_without_a_budget(tmp_path, options):
     with pytest.raises(UsageError):
         trained(tmp_path / "run", client=[NOISE | options])
@@ -544,4 +549,10 @@ def test_a_plot(fuaudit, tmp_path):
     given = "budget", "skellam", "--dim", 1000, "--delta", "1e-5", "--share", 4, "--rounds", 10, "--clients", 8
     code, _, _ = fuaudit(*given, "--plot", tmp_path / "b.svg")
     assert code == 0
-    assert "the row of a client" in (tmp_path / "b.svg").read_text()
+    words = (tmp_path / "b.svg").read_text()
+    assert "the row of a client" in words
+    assert "no guarantee from" not in words
+    loud = "budget", "skellam", "--dim", 1000, "--delta", "1e-5", "--share", 0.5, "--rounds", 90, "--clients", 400
+    assert fuaudit(*loud, "--plot", tmp_path / "c.svg")[0] == 0
+    assert re.search("the row of a client.*no guarantee from [0-9]+ rounds on", (tmp_path / "c.svg").read_text())
+    assert fuaudit(*loud, "--plot", tmp_path / "d.svg", "--delta", "0")[0] == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,6 +53,8 @@ def places(most: int) -> list[int]:
 def draw(curves: Curves, over: str, delta: float, path: Path) -> None:
     """Draw curves into a file whose ending says the format. ``over``: what the numbers count.
 
+    A curve ends where its guarantee does, and its label says so.
+
     Raises:
         UsageError: there is no such format, or no guarantee to draw.
         StorageError: the file cannot be written.
@@ -60,12 +62,15 @@ def draw(curves: Curves, over: str, delta: float, path: Path) -> None:
     from matplotlib.figure import Figure
 
     require_format(path)
-    if any(value == inf for values, _ in curves.lines for value in values):
+    if all(value == inf for values, _ in curves.lines for value in values):
         raise UsageError("there is no guarantee, so there is no curve to plot")
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for number, (values, label) in enumerate(curves.lines):
-        axes.plot(curves.numbers, values, label=label, linestyle=DASHES[number % len(DASHES)])
+        none = [there for there, value in zip(curves.numbers, values, strict=True) if value == inf]
+        ends = f"; no guarantee from {none[0]:,} {over} on" if none else ""
+        shown = [nan if value == inf else value for value in values]
+        axes.plot(curves.numbers, shown, label=label + ends, linestyle=DASHES[number % len(DASHES)])
     axes.set(xlabel=over, ylabel=f"epsilon at delta {in_full(delta)}", xscale="log", yscale="log")
     figure.legend(loc="outside upper left", fontsize="small", frameon=False)  # labels are as long as they are
     write(figure, path)

@@ -17,9 +17,9 @@ from fuaudit.text import counted
 SIMULATION = "simulation only: the clients' secrets lie with the run, and who has them knows the noise"
 SHARED = "every client adds its own share of the noise, and keeps its secret to itself"
 SUMS_ALONE = (
-    "of rows nothing but sums is seen, and no client sends again what its noise took away. So no coordinates are "
-    "agreed on, and no error-feedback stands in front of the noise: with it the noise cancels from round to round, and "
-    "there is no account of sums"
+    "a client takes part once in a round, of rows nothing but sums is seen, and no client sends again what its noise "
+    "took away. So no coordinates are agreed on, and no error-feedback stands in front of the noise: with it the noise "
+    "cancels from round to round, and there is no account of sums"
 )
 """What accounts of sums assume beside."""
 

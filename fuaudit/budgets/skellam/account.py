@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from math import inf, log
+from math import inf, log, log1p
 from typing import Any
 
 from fuaudit.budgets.losses import joining
@@ -72,9 +72,10 @@ class SkellamAccount:
 
     def statement(self) -> Statement:
         """What an epsilon is about."""
-        off = f"there are such ones with a chance of {up(self.stray, 3)} at most"
+        chance = f"there are such ones with a chance of {up(self.stray, 3)} at most"
+        added = f"; in it is what numbers add that are missing, or not of the law: {chance}" if self.delta else ""
         return Statement(
-            delta=f"{delta_in_words(self.delta)}; in it is what numbers add that are missing, or not of the law: {off}",
+            delta=f"{delta_in_words(self.delta)}{added}",
             unit="all rows of one client in the rounds covered, each clipped to a norm and rounded to whole numbers in "
             "front of the noise",
             adjacency="the rows of the client count, or are zero",
@@ -133,9 +134,9 @@ def _of_orders(one: Skellam, rounds: int, delta: float, shares: int) -> float:
     *Source*: Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, Proposition 12.
     """
     found = min(
-        rounds * one.renyi(order, shares) + log(1 - 1 / order) - log(delta * order) / (order - 1) for order in orders()
+        rounds * one.renyi(order, shares) + log1p(-1 / order) - log(delta * order) / (order - 1) for order in orders()
     )
-    return max(0.0, found) * (1 + 1e-12)
+    return max(0.0, found + 1e-14) * (1 + 1e-12)  # terms cancel where epsilon is tiny
 
 
 @cache

@@ -26,5 +26,6 @@ def statements(
     # a sum is made of rows, so it tells no more than all of them
     best = [*(found if found.total < row.total else row for found in sums), row]
     return tuple(
-        replace(found, seen=face.seen, trust=face.trust(secrets_beside)) for found, face in zip(best, seen, strict=True)
+        replace(found, shares=face.unknown, seen=face.seen, trust=face.trust(secrets_beside))
+        for found, face in zip(best, seen, strict=True)
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import asinh, exp, frexp, hypot, inf, isqrt, ldexp, log
+from itertools import count
+from math import asinh, exp, frexp, hypot, isqrt, ldexp, log
 from typing import NamedTuple
 
 from fuaudit.errors import UsageError
@@ -117,12 +118,12 @@ def fitting(norm: float, bits: int, dim: int, noise: Fraction) -> Fitting:
         bits: of a number, one of which is the sign; at most :data:`BITS`.
 
     Raises:
-        UsageError: no norm above 0, or not even one of a step fits.
+        UsageError: no norm within 1e-30 and 1e30, or not even one of a step fits.
     """
-    if not 0 < norm < inf:
-        raise UsageError(f"a norm is a finite number above 0, not {norm}")
+    if not 1 / LARGEST_NORM <= norm <= LARGEST_NORM:
+        raise UsageError(f"a norm is from {1 / LARGEST_NORM:g} to {LARGEST_NORM:g}, not {norm}")
     largest, found = (1 << bits - 1) - 1, None
-    for exponent in range(frexp(norm)[1] - 1, LEAST, -1):
+    for exponent in count(frexp(norm)[1] - 1, -1):
         step = ldexp(1.0, exponent)
         law = Skellam.rounded(Fraction(norm) / Fraction(step), dim, noise)
         if law.beyond(largest) > CHANCE:
@@ -141,5 +142,5 @@ CHANCE = 2.0**-64
 """With which a share may leave its field in a round, at most."""
 BITS = 18
 """Of a number, at most: then every variance is one that numbers can be drawn of."""
-LEAST = -1000
-"""Exponents of steps are above it: below it are no normal floats."""
+LARGEST_NORM = 1e30
+"""And one over it the smallest: then all numbers that are sent are normal ones, also of 32 bits."""

@@ -15,5 +15,6 @@ def curves(told: Sequence[SkellamAccount]) -> Curves:
 
 
 def _at(one: SkellamAccount, rounds: int) -> float:
-    """The epsilon of the first so many of the rounds; chances of stray numbers grow with them."""
-    return account(one.mechanism, rounds, one.delta, one.shares, one.missing * rounds / one.rounds).total
+    """The epsilon of the first so many of the rounds; what holds of a row holds of every sum."""
+    row = account(one.mechanism, rounds, one.delta).total
+    return min(row, account(one.mechanism, rounds, one.delta, one.shares, one.missing * rounds / one.rounds).total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 
-from fuaudit.budgets.skellam.account import ROUNDS, account
+from fuaudit.budgets.skellam.account import NO_DELTA, ROUNDS, account
 from fuaudit.budgets.skellam.law import Fitting, Skellam, fitting
 from fuaudit.budgets.statement import epsilon_in_words
 from fuaudit.budgets.target import Target
@@ -27,7 +27,8 @@ def rounds_within(one: Skellam, target: Target, below: int = ROUNDS + 1, shares:
 
 
 def rounds_for(one: Skellam, target: Target) -> int:
-    """The most rounds that keep to a target; UsageError where one is too many already."""
+    """The most rounds that keep to a target; UsageError where one is too many already, or delta is 0."""
+    _require_delta(target)
     if found := rounds_within(one, target):
         return found
     told = epsilon_in_words(account(one, 1, target.delta).total)
@@ -40,8 +41,9 @@ def noise_for(target: Target, rounds: int, norm: float, bits: int, dim: int) -> 
     Where more noise doubles the step, epsilon can rise a little, so a smaller noise may do, too.
 
     Raises:
-        UsageError: no noise that fits into so many bits does.
+        UsageError: no noise that fits into so many bits does, or delta is 0.
     """
+    _require_delta(target)
 
     def fit(thousandths: int) -> Fitting | None:
         try:
@@ -61,3 +63,8 @@ def noise_for(target: Target, rounds: int, norm: float, bits: int, dim: int) -> 
             "Take more bits, fewer rounds, or a larger target.",
         )
     return found
+
+
+def _require_delta(target: Target) -> None:
+    if not target.delta:
+        raise UsageError(NO_DELTA)
