@@ -361,11 +361,11 @@ class HalfTheNoise(GaussianNoise):
         return replace(GaussianNoise(self.norm, self.noise), noise=self.noise / 2).apply(updates, context, state)
 
 
-class OneShare(SkellamNoise):
-    """Each adds a fourth of the variance that it tells, as if the sum's noise were charged to a share."""
+class OneOfSixteen(SkellamNoise):
+    """It adds a sixteenth of the variance that it tells, as where the noise of a sum of sixteen is told of a row."""
 
     def apply(self, updates: torch.Tensor, context: Any, state: Any) -> Any:
-        return SkellamNoise(self.norm, self.noise / 2, self.bits).apply(updates, context, state)
+        return SkellamNoise(self.norm, self.noise / 4, self.bits).apply(updates, context, state)
 
 
 class FirstColumn(GaussianNoise):
@@ -391,7 +391,7 @@ FAULTS: dict[tuple[str, str], Trial] = {
     ("gaussian-noise", "rows are not clipped, and are four times as long"): noise(1.0, stage=Unclipped(NORM, 1.0)),
     ("gaussian-noise", "half of the noise"): noise(1.0, stage=HalfTheNoise(NORM, 1.0)),
     ("gaussian-noise", "noise on the first column alone"): noise(1.0, stage=FirstColumn(NORM, 1.0), column=1),
-    ("skellam-noise", "a fourth of the variance"): whole(1.0, 12, stage=OneShare(NORM, 1.0, 12)),
+    ("skellam-noise", "a sixteenth of the variance"): whole(1.0, 12, stage=OneOfSixteen(NORM, 1.0, 12)),
 }
 ROUNDS = {
     "consensus, d = 20, k = 2, alpha = 0.5": (conspar(20, 2, 0.5, rounds=2), FIVE),

