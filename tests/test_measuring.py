@@ -1,5 +1,6 @@
 """Measuring: the same figures as by a plain loop, whatever the number of processors; the rule for chunks."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -13,7 +14,7 @@ from fuaudit import train
 from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.audits.lineage.regenerated import follow_from_models
 from fuaudit.config import resolve
-from fuaudit.data.dataset import Dataset
+from fuaudit.data.dataset import Dataset, scaled
 from fuaudit.draws import Keyed
 from fuaudit.plans import Population
 from fuaudit.runs.derived_files import Measures
@@ -81,6 +82,38 @@ def test_figures_are_those_of_a_plain_loop(ready, population, model, monkeypatch
     assert own[5] is None
     assert 0 < own[3] < 1
     assert len(told) == 3 + 4
+
+
+class Scribbler(nn.Module):
+    """A model that writes into its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng():
+            self.layer = nn.Linear(SIDE * SIDE, 10)
+
+    def forward(self, inputs):
+        return self.layer(inputs.mul_(0).flatten(1))
+
+
+def test_test_rows_stay_as_they_are(ready, population):
+    whole = replace(ready, procedure=replace(ready.procedure, module=Scribbler()))
+    before = ready.dataset.test_inputs.clone()
+    measures = Measures(whole, population)
+    measures.on_test_rows(torch.ones(SIDE * SIDE * 10 + 10))
+    measures.own_accuracy(torch.ones(SIDE * SIDE * 10 + 10))
+    assert torch.equal(ready.dataset.test_inputs, before)
+    assert bool(ready.dataset.inputs.any())
+
+
+def test_nothing_is_computed_where_nothing_is_scaled():
+    """Of 400 MB of images each copy was as large."""
+    inputs = torch.tensor([[0.0, -0.0, 1e-45, torch.nan, torch.inf]])
+    assert scaled(inputs, 0.0, 1.0, torch.float32) is inputs
+    for dtype in (torch.float32, torch.float64):
+        same = ((inputs.to(dtype) - 0.0) / 1.0).view(torch.int8)
+        assert torch.equal(scaled(inputs, 0.0, 1.0, dtype).view(torch.int8), same)
+    assert torch.equal(scaled(inputs[:, :3], 1.0, 2.0, torch.float32), (inputs[:, :3] - 1) / 2)
 
 
 def test_the_rule_for_chunks():

@@ -87,7 +87,8 @@ def figures(
     """Mean loss and accuracy of a model ``(d,)`` on inputs ``(n, *shape)`` and targets ``(n,)``, n at least 1."""
 
     def of_chunk(rows: slice) -> tuple[float, int]:
-        found, wanted = logits(vector, inputs[rows]), targets[rows]
+        # a copy: a model may write into what it is given
+        found, wanted = logits(vector, inputs[rows].clone()), targets[rows]
         return loss_of(found, wanted), int((found.argmax(dim=1) == wanted).sum())
 
     losses, hits = zip(*in_chunks(of_chunk, len(targets), told), strict=True)
