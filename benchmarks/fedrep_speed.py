@@ -261,7 +261,9 @@ def page(parameters: int, turns: int) -> str:
         ("at most 1/10 of that of the rule over dense buffers", [1 / ratio for ratio in ratios[DENSE_RULE]], 0.1),
     ]
     lines = [f"| {words} | {shown(of, '.3f')} | {held(of, most)} |" for words, of, most in bounds]
-    memory = f"| at most {allowed / 1e6:.0f} MB of memory (3 m \|I\| 4 + 2 d 4 bytes) | {server / 1e6:.0f} MB |"
+    memory = (
+        f"| at most {allowed / 1e6:.0f} MB of memory: 3 tables of m x I and 2 of d numbers | {server / 1e6:.0f} MB |"
+    )
     times = [f"| {name} | {shown(found[name], '.3f')} | {shown(ratios[name], '.2f')} |" for name in found]
     return PAGE_TEXT.format(
         machine=", ".join(f"{key} {value}" for key, value in hardware().items()),

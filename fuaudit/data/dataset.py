@@ -266,5 +266,11 @@ def scaling_constants(dataset: Dataset, population: Population, scaling: str) ->
 
 
 def scaled(inputs: Tensor, shift: float, divisor: float, dtype: torch.dtype) -> Tensor:
-    """Inputs ``(*s, *shape)`` as a model reads them: shifted and divided, in ``dtype``; integers as they are."""
-    return (inputs.to(dtype) - shift) / divisor if inputs.is_floating_point() else inputs
+    """Inputs ``(*s, *shape)`` as a model reads them: shifted and divided, in ``dtype``; integers as they are.
+
+    Where nothing changes it is the tensor that was given.
+    """
+    if not inputs.is_floating_point():
+        return inputs
+    taken = inputs.to(dtype)
+    return taken if (shift, divisor) == (0.0, 1.0) else (taken - shift) / divisor

@@ -21,7 +21,7 @@ from fuaudit.plans import Population
 from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.encoding import files_of_round, involvement_tensors
+from fuaudit.runs.encoding import digest_of_vector, files_of_round, involvement_tensors
 from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, form_of
 from fuaudit.runs.rounding import rounded
 from fuaudit.training.exchange import Exchange
@@ -32,6 +32,7 @@ from fuaudit.training.solvers import Solver
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fuaudit.training.measuring import Logits
     from fuaudit.training.setup import Setup
 
 Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
@@ -45,6 +46,7 @@ def derived_files(
     stored: Checkpoints,
     salt: bytes | None = None,
     participation_salt: str | None = None,
+    measures: Measures | None = None,
 ) -> dict[str, bytes]:
     """Path -> content of every file that follows from the plan and the stored models, with the salts of the run.
 
@@ -55,7 +57,66 @@ def derived_files(
     for round_number, round_state in stored.items():
         checkpoints |= files_of_round(round_number, *round_state, salt)
     rounds, model = sorted(stored), lambda round_number: stored[round_number][0]
-    return checkpoints | derived(ready, population, schedule, rounds, model, salt=participation_salt)
+    return checkpoints | derived(ready, population, schedule, rounds, model, salt=participation_salt, measures=measures)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured of models of one population, of equal bits once.
+
+    Attributes:
+        ready: with the data.
+        population: the retained one.
+        told: is called when one more chunk of rows was measured.
+    """
+
+    ready: Setup
+    population: Population
+    told: Callable[[], None] = lambda: None
+
+    def on_test_rows(self, model: Tensor) -> tuple[float, float]:
+        """Mean loss and accuracy of a model ``(d,)`` on all test rows."""
+        from fuaudit.training.measuring import figures
+
+        name, data = digest_of_vector(model), self.ready.dataset
+        if name not in self._figures:
+            self._figures[name] = figures(self._logits, model, data.test_inputs, data.test_targets, self.told)
+        return self._figures[name]
+
+    def own_accuracy(self, model: Tensor) -> dict[int, float | None]:
+        """Client id -> accuracy of a model ``(d,)`` on its rows; None where it has none."""
+        name = digest_of_vector(model)
+        if name not in self._accuracies:
+            self._accuracies[name] = self._on_own_rows(model)
+        return self._accuracies[name]
+
+    def _on_own_rows(self, model: Tensor) -> dict[int, float | None]:
+        """The rows of all clients are answered one after the other: a call a client took most of the time."""
+        import torch
+
+        from fuaudit.training.measuring import right
+
+        samples, end, found = self.population.samples, 0, dict[int, float | None]()
+        rows = torch.tensor([row for client in self.population.clients for row in samples[client]], dtype=torch.int64)
+        hits = [0, *right(self._logits, model, self.ready.dataset, rows, self.told).cumsum(dim=0).tolist()]
+        for client in self.population.clients:
+            start, end = end, end + len(samples[client])
+            found[client] = (hits[end] - hits[start]) / (end - start) if samples[client] else None
+        return found
+
+    @cached_property
+    def _figures(self) -> dict[str, tuple[float, float]]:
+        return {}
+
+    @cached_property
+    def _accuracies(self) -> dict[str, dict[int, float | None]]:
+        return {}
+
+    @cached_property
+    def _logits(self) -> Logits:
+        from fuaudit.training.measuring import answering
+
+        return answering(self.ready, self.population)
 
 
 @dataclass(frozen=True)
@@ -65,7 +126,7 @@ class Course:
     Attributes:
         rounds: after which a model is stored, ascending.
         model: reads the model ``(d,)`` after one of them.
-        measured: tells of one more model that was measured.
+        measures: what was measured so far.
         salt: of ``participation.json``; None where clients have no secrets.
     """
 
@@ -74,20 +135,13 @@ class Course:
     schedule: Rounds
     rounds: Sequence[int]
     model: Callable[[int], Tensor]
-    measured: Callable[[], None]
+    measures: Measures
     salt: str | None
 
     @cached_property
     def final(self) -> Tensor:
         """The last model ``(d,)``."""
         return self.model(self.rounds[-1])
-
-    @cached_property
-    def measure(self) -> Callable[[Tensor, Tensor, Tensor], tuple[float, float]]:
-        """Loss and accuracy of a model on inputs and targets."""
-        from fuaudit.training.measuring import measuring
-
-        return measuring(self.ready, self.population)
 
 
 def derived(
@@ -98,6 +152,7 @@ def derived(
     model: Callable[[int], Tensor],
     progress: Progress = silent,
     salt: str | None = None,
+    measures: Measures | None = None,
 ) -> dict[str, bytes]:
     """Path -> content of every such file but those of rounds. Models are read one at a time; the last one is kept.
 
@@ -105,12 +160,17 @@ def derived(
         rounds: after which a model is stored, ascending.
         model: reads the model ``(d,)`` after one of them.
         salt: of ``participation.json``.
+        measures: what was measured before, with this setup and population.
 
     Raises:
         PluginError: what the learner concludes cannot be recorded.
     """
-    numbers, work = count(1), len(rounds) + len(population.clients)
-    course = Course(ready, population, schedule, rounds, model, lambda: progress("measured", next(numbers), work), salt)
+    from fuaudit.training.measuring import chunks_of
+
+    work = len(rounds) * len(chunks_of(len(ready.dataset.test_targets))) + len(chunks_of(population.size))
+    numbers = count(1)
+    measures = measures or Measures(ready, population, lambda: progress("measured", next(numbers), work))
+    course = Course(ready, population, schedule, rounds, model, measures, salt)
     return {name: form_of(name).write(value(course)) for name, value in WRITTEN.items()}
 
 
@@ -120,10 +180,9 @@ def _involvement(course: Course) -> dict[str, Array]:
 
 def _metrics(course: Course) -> list[dict[str, Any]]:
     """Loss and accuracy on the test rows, of every stored round."""
-    dataset, rows = course.ready.dataset, []
+    rows = []
     for number in course.rounds:
-        course.measured()
-        loss, accuracy = course.measure(course.model(number), dataset.test_inputs, dataset.test_targets)
+        loss, accuracy = course.measures.on_test_rows(course.model(number))
         figure = rounded(loss)
         # a plan that reads erased rows makes NaN; JSON has no such number
         rows.append({"round": number, "test_loss": figure if isfinite(figure) else None, "test_accuracy": accuracy})
@@ -132,11 +191,8 @@ def _metrics(course: Course) -> list[dict[str, Any]]:
 
 def _participation(course: Course) -> dict[str, Any]:
     """Who took part, and the accuracy of the last model on every client's rows."""
-    ready, own = course.ready, dict[str, float | None]()
-    for client, rows in course.population.samples.items():
-        course.measured()
-        taken = ready.dataset.inputs[list(rows)], ready.dataset.targets[list(rows)]
-        own[str(client)] = course.measure(course.final, *taken)[1] if rows else None
+    ready = course.ready
+    own = {str(client): share for client, share in course.measures.own_accuracy(course.final).items()}
     solver, exchange = ready.procedure.solver, ready.procedure.exchange
     followed = participation(ready.learner, solver, exchange, course.population, course.schedule)
     return followed | {"own_accuracy": own} | ({} if course.salt is None else {schema.SALT: course.salt})

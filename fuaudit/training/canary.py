@@ -113,7 +113,7 @@ def canary(ready: Setup) -> str:
         round_states = _tried(little, procedure)
     if unsteady:
         raise PluginError(f"{unsteady[0]}: it is not a function of what it is given", STEADY)
-    digest = sha256(b"fuaudit canary 1")
+    digest = sha256(b"fuaudit canary 2")
     constants = scaling_constants(little.ready.dataset, little.population, procedure.scaling)
     digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())
     for round_state in round_states:

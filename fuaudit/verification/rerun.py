@@ -15,7 +15,7 @@ from fuaudit.plans import Population
 from fuaudit.plans.expanded import Rounds, SelectedRuns
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.derived_files import Checkpoints, derived_files
+from fuaudit.runs.derived_files import Checkpoints, Measures, derived_files
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.ledger import EventsByRound
 from fuaudit.runs.platforms import Platform, makers_of
@@ -111,7 +111,12 @@ class Rerun:
     def regenerated(self) -> dict[str, bytes]:
         """Every file that follows from the retained data and the plan, computed from scratch."""
         salts = self._run.salt, self._run.participation_salt
-        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, *salts)
+        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, *salts, self.measures)
+
+    @cached_property
+    def measures(self) -> Measures:
+        """What is measured of models of the run, stored or made again: those of equal bits once."""
+        return Measures(self.ready, self._run.plan.retained)
 
     def models(self, legs: Sequence[Leg], events: EventsByRound | None = None) -> Checkpoints:
         """Models and states at the stored rounds and the ends of legs, executed one after the other.

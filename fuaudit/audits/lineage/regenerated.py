@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from fuaudit import registry
 from fuaudit.audits.lineage.unused_draws import unread, unused_draws
@@ -13,6 +14,9 @@ from fuaudit.runs.forms import Json
 from fuaudit.runs.layout import file_of, files_of_such, form_of, round_of
 from fuaudit.verification.case import Case
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 def data_at_hand(case: Case) -> bool:
     """Whether the data of the run, retained rows and test rows, is at hand."""
@@ -22,10 +26,12 @@ def data_at_hand(case: Case) -> bool:
 def follow_from_models(case: Case) -> dict[str, bytes]:
     """Every file but those of rounds, as it follows from the stored models and the plan."""
     run, population = case.run, case.run.plan.retained
-    rerun, salt = case.rerun, run.participation_salt
-    return derived(
-        rerun.ready, population, rerun.schedule, run.checkpoints, lambda at: run.checkpoint(at)[0], salt=salt
-    )
+    rerun, salt, known = case.rerun, run.participation_salt, case.rerun.measures
+
+    def model(at: int) -> Tensor:
+        return run.checkpoint(at)[0]
+
+    return derived(rerun.ready, population, rerun.schedule, run.checkpoints, model, salt=salt, measures=known)
 
 
 def _digests(case: Case) -> dict[str, str]:
