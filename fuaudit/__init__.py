@@ -1,7 +1,8 @@
 """fuaudit: show, or refute, that a federated model has forgotten a client or a sample.
 
 The verbs of the command line are functions here: ``train``, ``unlearn``, ``verify``, ``report``, ``prove`` and
-``load_run``; ``request_of`` makes what ``unlearn`` is asked for, ``commit`` what ``train`` keeps a promise of. These
+``load_run``; ``request_of`` makes what ``unlearn`` is asked for, ``commit`` what ``train`` keeps a promise of.
+``receive``, ``receive_child`` and ``receive_rest`` train and go on with a federation that sends messages. These
 names, and those of :mod:`fuaudit.plugins` for authors of plugins, are public; everything else may change. They are
 imported when first used, so that ``import fuaudit`` and ``fuaudit --help`` load neither torch nor any plugin.
 """
@@ -26,16 +27,23 @@ if TYPE_CHECKING:
     from fuaudit.runs.run import load_run
     from fuaudit.verification.verify import verify
     from fuaudit.workflow.commit import commit
+    from fuaudit.workflow.receive import receive, receive_child, receive_rest
     from fuaudit.workflow.train import train
     from fuaudit.workflow.unlearn import unlearn
 
 __version__ = version("fuaudit")
-__all__ = ["commit", "load_run", "prove", "report", "request_of", "train", "unlearn", "verify"]
+__all__ = [
+    "commit", "load_run", "prove", "receive", "receive_child", "receive_rest", "report", "request_of", "train",
+    "unlearn", "verify",
+]  # fmt: skip
 
 _HOME = {
     "commit": "fuaudit.workflow.commit",
     "load_run": "fuaudit.runs.run",
     "prove": "fuaudit.proofs.prove",
+    "receive": "fuaudit.workflow.receive",
+    "receive_child": "fuaudit.workflow.receive",
+    "receive_rest": "fuaudit.workflow.receive",
     "report": "fuaudit.reporting",
     "request_of": "fuaudit.runs.names",
     "train": "fuaudit.workflow.train",

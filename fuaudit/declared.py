@@ -128,6 +128,13 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "",
         ),
         Word("recomputes", str, "what it works out itself where it comes to a decision, a part of a sentence", ""),
+        Word(
+            "knows_received",
+            bool,
+            "whether it judges runs with rounds that came in messages; one that does not is not asked of them, and its "
+            "check is INCONCLUSIVE",
+            False,
+        ),
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
     ),
     "byzantine": (

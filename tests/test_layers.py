@@ -160,7 +160,8 @@ def test_fuaudit_reaches_plugins_by_entry_points_only(path):
 @pytest.mark.parametrize("path", BY_STRANGERS, ids=name_of)
 def test_plugins_are_written_with_one_module(path):
     used = {module.rpartition(".")[0] for module in imported(path) if module.split(".")[0] == "fuaudit"}
-    assert used <= {"fuaudit.plugins"}
+    # a script that leads runs has the verbs of fuaudit, too
+    assert used <= {"fuaudit.plugins", *(["fuaudit"] if path.parent.name == "examples" else [])}
 
 
 def test_the_module_for_authors_names_everything_once():

@@ -11,7 +11,7 @@ from hashlib import sha256
 import pytest
 import torch
 from fuaudit_plugins.error_feedback import ErrorFeedback
-from tests_support import secret
+from tests_support import in_messages, secret
 
 from fuaudit import train, unlearn
 from fuaudit.commitments.contents import row_digests, row_leaf
@@ -112,7 +112,12 @@ class Walked:
         content = path.read_bytes()
         self.digests |= set(re.findall(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])", content))
         if path.suffix == ".safetensors":
-            tensors = as_tensors(parse_arrays(content, path)).values()
+            named = as_tensors(parse_arrays(content, path))
+            if "coordinates" in named:  # what was sent of rows, on all columns
+                (model,) = vectors(path.parents[1] / "checkpoints/000000.safetensors")
+                whole = torch.zeros(len(named["rows"]), len(model))
+                named |= {"rows": whole.index_copy(1, named["coordinates"], named["rows"])}
+            tensors = named.values()
             self.rows += [row for one in tensors if one.is_floating_point() for row in one.reshape(-1, one.shape[-1])]
         elif path.suffix != ".toml":
             for line in content.splitlines() if path.name == LEDGER else [content]:
@@ -184,6 +189,27 @@ def test_the_server_reads_nothing_of_one_client(lineage, which):
     assert found_rows(walk, rows) == 0
     assert not walk.numbers & shares
     assert not walk.digests & digests
+
+
+def test_the_server_reads_sums_of_a_run_of_messages(lineage, tmp_path):
+    """What came behind sums is recorded: means of two, no row, and no memory."""
+    (rows, shares, digests), _, _ = lineage
+    simulated = made(tmp_path / "simulated")
+    run = in_messages(simulated, tmp_path / "run", dataset(), secret(3))
+    assert run.model.equal(simulated.model)
+    walk, rows = walked([run.path], Reader.SERVER), rows_of_clients(simulated)
+    records = [walked_record(run, number) for number in run.received_rounds]
+    assert sum(len(one) for one in records) == 3 * CLIENTS // 2
+    assert found_rows(walk, rows) == 0
+    assert not walk.numbers & shares
+    assert not walk.digests & digests
+    assert found_rows(walk, [records[0][0]]) == 1
+
+
+def walked_record(run, number):
+    """The means that a record holds, on all columns."""
+    found = run.received[number]
+    return torch.zeros(len(found.rows), len(run.model)).index_copy(1, found.coordinates, found.rows)
 
 
 def test_the_walk_finds_what_auditors_are_given(lineage):

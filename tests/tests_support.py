@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from fuaudit import load_run, verify
+from fuaudit import load_run, receive, verify
 from fuaudit.draws import Keyed
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json
@@ -26,10 +26,11 @@ from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.neighbours import neighbours
+from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import load_dataset, setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
-from fuaudit.verification.spec import Spec, read_spec
+from fuaudit.verification.spec import Spec, builtin_specs, read_spec
 from fuaudit.verification.store import latest
 from fuaudit.verification.verify import default_spec
 from fuaudit.workflow.append import append
@@ -352,3 +353,74 @@ def spoiled_tables(draw, table):
     value = draw(VALUES)
     holder[last] = draw(st.sampled_from([value, [value], {"use": value}]))
     return spoiled
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A transport that keeps, for a test, what it delivers: rows, coordinates, and of how many each row is."""
+
+    inner: object
+    into: dict
+
+    @property
+    def shows(self):
+        return self.inner.shows
+
+    @property
+    def draws(self):
+        return getattr(self.inner, "draws", False)
+
+    def deliver(self, rows, context):
+        told = []
+        found = self.inner.deliver(rows, replace(context, tell=told.append))
+        counts = told[0].rows if told else ()
+        self.into[context.number] = found.rows.clone(), context.coordinates, counts
+        return found
+
+
+def deliveries(run, data):
+    """What the transport of a simulated run delivered, by rounds."""
+    ready, plan, into = setup(run.config, data), run.plan, {}
+    exchange = ready.procedure.exchange
+    procedure = replace(ready.procedure, exchange=replace(exchange, transport=Watched(exchange.transport, into)))
+    start = initial_state(procedure, [plan], plan.retained, ready.device)
+    problem, schedule = ready.client_problem(plan.retained), LazySchedule([plan], run.rounds_executed)
+    for _ in execute(procedure, problem, plan.retained, schedule, start, ready.engine, 1, run.stage_draws(plan)):
+        pass
+    return into
+
+
+def hand_in(reception, delivered):
+    """The messages of the open round, as an honest federation sends them."""
+    at, (rows, coordinates, counts) = reception.round, delivered
+    if coordinates is not None:
+        reception.agree(coordinates)
+    for place, row in enumerate(rows):
+        if counts:
+            assert reception.receive_sum(at.number, row.double() * counts[place], counts[place]) == ""
+        else:
+            assert reception.receive(at.number, at.clients[place], row) is None
+
+
+def in_messages(run, out, data, secret):
+    """A simulated run once more, of messages that hold what its transport delivered."""
+    found = deliveries(run, data)
+    with receive(run.config.tables(), out, data, secret) as reception:
+        while reception.round is not None:
+            if reception.round.clients:  # in a round of nobody no transport is asked
+                hand_in(reception, found[reception.round.number])
+            reception.advance()
+        return reception.close()
+
+
+def in_messages_never_pass(run, data, **options):
+    """No spec that asks for erasure passes a run, and nothing of it is refuted or breaks. Findings of it by audit."""
+    for name in builtin_specs():
+        result, found = audits(run, spec=lean(name), data=data, **options)
+        assert result.verdict == "INCONCLUSIVE", (name, result.reason)
+        assert "came in messages" in result.reason
+        assert {one.verdict for one in found.values()} <= {"PASS", "INCONCLUSIVE", "NOT_APPLICABLE"}, found
+    result = verify(run, of_the_run(), key=AUDIT_KEY, save=False, data=data, **options)
+    assert result.verdict == "INCONCLUSIVE"
+    assert "came in messages" in result.reason
+    return {one.audit: one for one in result.findings}

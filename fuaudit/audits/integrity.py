@@ -11,6 +11,7 @@ from typing import ClassVar
 from fuaudit import registry
 from fuaudit.audits.gone import told_of_gone, told_of_rounds
 from fuaudit.draws import START, Position
+from fuaudit.runs.layout import RECEIVED, of_round
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
@@ -35,6 +36,7 @@ class Integrity:
     evidence: ClassVar[frozenset[str]] = frozenset({"files"})
     uses: ClassVar[frozenset[str]] = frozenset({"parent", "data", "model"})
     recomputes: ClassVar[str] = "the digest of every file, and the chain of the ledger"
+    knows_received: ClassVar[bool] = True
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a contradiction or another model in use; INCONCLUSIVE without the parent; PASS otherwise."""
@@ -127,6 +129,7 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"{name} began, by its ledger, before {parent.path.name} was sealed"
         if child.by_editor:
             continue
+        yield from _other_records(child, parent)
         if "edited_by" in parent.info and not _keeps_no_draw(child):
             yield f"{name} keeps draws of {parent.path.name}, which {parent.info['edited_by']!r} edited"
         (unlearning,) = child.ledger.of_kind("unlearning")
@@ -135,6 +138,15 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} keeps {told_kept}, its plan {kept} that are stored"
         elif tuple(p for p in platforms_of(child.ledger) if p.since < kept) != platforms_kept(parent.ledger, kept):
             yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
+
+
+def _other_records(child: Run | Tombstone, parent: Run | Tombstone) -> Iterator[str]:
+    """Rounds that a child keeps of its parent, of which the two record other messages."""
+    kept = range(1, min(child.own_rounds.start, parent.rounds_executed + 1))
+    for number in sorted({*child.received_rounds, *parent.received_rounds}):
+        name = of_round(RECEIVED, number)
+        if number in kept and child.files.get(name) != parent.files.get(name):
+            yield f"{child.path.name} keeps round {number} with other messages than {parent.path.name}"
 
 
 def _keeps_no_draw(child: Run | Tombstone) -> bool:

@@ -26,7 +26,7 @@ from fuaudit.cli.options import (
 from fuaudit.cli.proposed import after_training, run_of, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.text import WITH_DATA, command, counted, printable
+from fuaudit.text import WITH_DATA, command, counted, printable, span
 
 if TYPE_CHECKING:
     from fuaudit.runs.listing import Listed
@@ -485,6 +485,7 @@ def describe(
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "traffic": None if run.by_editor else traffic(run).table(),
+        "received": list(run.received_rounds),
     }
     lines = [
         f"{run.path}: {what}",
@@ -501,6 +502,9 @@ def describe(
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
     lines += [f"  {text}" for text in (_concluded(run) if concluded else ())]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
+    if run.received_rounds:
+        told = "they rest on what was recorded of them, and who was drawn may not have come"
+        lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:
         document |= {

@@ -17,6 +17,8 @@ from fuaudit.plans import Population, Segment
 from fuaudit.plans.participation import Involvement
 from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
 from fuaudit.runs.manifest import read_form
+from fuaudit.training.exchange import REJECTED_FOR
+from fuaudit.training.received import Received
 from fuaudit.training.rounds import CLIENT, State, owner_of
 
 if TYPE_CHECKING:
@@ -174,3 +176,42 @@ def involvement_of(tensors: Mapping[str, Array]) -> Involvement:
     if any(not np.array_equal(tensors[name], again[name]) for name in again):
         raise ValueError("first involvements are not in order, or occur twice")
     return found
+
+
+def received_tensors(received: Received) -> dict[str, Tensor | Array]:
+    """What came of a round in messages; reasons are written as their places in ``REJECTED_FOR``."""
+
+    def numbers(*values: int) -> Array:
+        return np.array(values, dtype=np.int64)
+
+    if received.counts is None:
+        behind = {"places": numbers(*(received.places or ()))}
+    else:
+        behind = {"counts": numbers(*received.counts), "discarded": numbers(received.discarded)}
+    rejected = [[client, REJECTED_FOR.index(why)] for client, why in received.rejected]
+    agreed = {} if received.coordinates is None else {"coordinates": received.coordinates}
+    return {
+        "rows": received.rows,
+        **behind,
+        "absent": numbers(*received.absent),
+        "rejected": np.array(rejected, dtype=np.int64).reshape(-1, 2),
+        **agreed,
+    }
+
+
+def received_of(arrays: Mapping[str, Array], path: Path) -> Received:
+    """The inverse of :func:`received_tensors`; EvidenceError where it is no record of a round."""
+    tables = {name: array.tolist() for name, array in arrays.items() if name not in ("rows", "coordinates")}
+    reasons, discarded = range(len(REJECTED_FOR)), tables.get("discarded", [0])
+    if any(len(row) != 2 or row[1] not in reasons for row in tables["rejected"]) or len(discarded) != 1:
+        raise EvidenceError(f"{path} names no known reason, or says twice how many sums were not taken")
+    tensors = as_tensors({name: arrays[name] for name in ("rows", "coordinates") if name in arrays})
+    return Received(
+        tensors["rows"],
+        tuple(tables["places"]) if "places" in tables else None,
+        tuple(tables["counts"]) if "counts" in tables else None,
+        tuple(tables["absent"]),
+        tuple((client, REJECTED_FOR[why]) for client, why in tables["rejected"]),
+        discarded[0],
+        tensors.get("coordinates"),
+    )

@@ -212,6 +212,21 @@ class Memories(Tensors):
 
 
 @dataclass(frozen=True)
+class Deliveries(Tensors):
+    """What came of a round in messages; who is behind each row is said by places, or by counts alone."""
+
+    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
+        found = {name: (kind_of(t), t.ndim) for name, t in tensors.items()}
+        rows, axes = found.pop("rows", ("", 0))
+        strange = [] if rows.startswith("float") and axes == 2 else ["rows"]
+        behind = {"counts", "discarded"} if "counts" in found else {"places"}
+        axes_of = dict.fromkeys(behind, 1) | {"absent": 1, "rejected": 2}
+        axes_of |= {"coordinates": 1} if "coordinates" in found else {}
+        known = {name: ("int64", count) for name, count in axes_of.items()}
+        return strange + sorted(n for n in found.keys() | known.keys() if found.get(n) != known.get(n))
+
+
+@dataclass(frozen=True)
 class Toml:
     """A config. Which options there are is for the plugins that it names; :mod:`fuaudit.config` asks them."""
 

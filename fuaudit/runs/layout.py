@@ -43,7 +43,7 @@ from fuaudit.formats.schema import (
     is_word,
     listed,
 )
-from fuaudit.runs.forms import OTHERS, Checkpoint, Elsewhere, Json, Lines, Memories, Tensors, Toml
+from fuaudit.runs.forms import OTHERS, Checkpoint, Deliveries, Elsewhere, Json, Lines, Memories, Tensors, Toml
 
 FORMAT = "fuaudit run 2"
 
@@ -64,6 +64,7 @@ CHECKPOINT = f"checkpoints/{_NUMBER}.safetensors"
 CLIENTS_FOLDER = "clients/"
 MEMORIES = f"{CLIENTS_FOLDER}{_NUMBER}.safetensors"
 SECRETS = f"{CLIENTS_FOLDER}secrets.json"
+RECEIVED = f"received/{_NUMBER}.safetensors"
 INVOLVEMENT = "involvement.safetensors"
 METRICS = "metrics.json"
 PARTICIPATION = "participation.json"
@@ -147,10 +148,14 @@ _CHILD: dict[str, Shape] = {
 }
 
 
+_RECEIVED: dict[str, Shape] = {"received": lambda value: value is True}
+
+
 def wrong_info(value: Any) -> list[str]:
     """Names of the fields of ``run.json`` that are missing, wrong or unknown."""
     is_child = isinstance(value, dict) and value.get("kind") == "unlearning"
-    wrong = Fields(_COMMON | _CHILD, {"edited_by": is_word}).wrong(value) if is_child else Fields(_COMMON).wrong(value)
+    needed, optional = (_COMMON | _CHILD, {"edited_by": is_word}) if is_child else (_COMMON, {})
+    wrong = Fields(needed, optional | _RECEIVED).wrong(value)
     if is_child and not wrong:
         made = value["unlearner"]
         wrong += [] if value.get("edited_by") == (made["use"] if made["kind"] == "editor" else None) else ["edited_by"]
@@ -260,6 +265,7 @@ class When(StrEnum):
     RECORDED = "a run with draws that no seed gives"
     SECRET = "a run in whose rounds clients keep or draw something"
     REMEMBERED = "a run in whose rounds clients keep something"
+    RECEIVED = "a run with rounds that came in messages"
     PRUNED = "a run that was pruned"
     BURIED = "what a prune leaves of an ancestor"
 
@@ -328,7 +334,7 @@ class File:
 
     @property
     def each_round(self) -> bool:
-        """Whether there is one for every stored round."""
+        """Whether there is one for every stored round, or for every one that came in messages."""
         return _NUMBER in self.name
 
     def is_for(self, reader: Reader) -> bool:
@@ -484,6 +490,16 @@ FILES: dict[str, File] = _table(
         destroyed="secrets, names and salts of erased clients",
         held=Held("gives what erased clients drew back; prune destroys it"),
     ),
+    File(
+        RECEIVED,
+        "what came of a round in messages: rows and who sent them, or means of sums; who did not answer",
+        Deliveries(),
+        _SERVER,
+        When.RECEIVED,
+        exempt="it came in messages, and can hold anything",
+        held=Held("what came in messages", by_model=True),
+        tells="rows of clients, or sums of them, as they came",
+    ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(
         METRICS,
@@ -587,19 +603,29 @@ def stays(name: str) -> bool:
     return file is not None and file.stays
 
 
-def files_of_such(having: Collection[When], rounds: Collection[int]) -> set[str]:
-    """The paths that the manifest of a run lists, by what is known of it and the rounds whose models it stores."""
+def files_of_such(having: Collection[When], rounds: Collection[int], received: Collection[int] = ()) -> set[str]:
+    """The paths that the manifest of a run lists, by what is known of it and the rounds whose models it stores.
+
+    ``received``: the rounds that came in messages.
+    """
     files = [file for file in FILES.values() if file.listed and file.when in having]
     return {file.name for file in files if not file.each_round} | {
-        of_round(file.name, number) for file in files if file.each_round for number in rounds
+        of_round(file.name, number)
+        for file in files
+        if file.each_round
+        for number in (received if file.when is When.RECEIVED else rounds)
     }
 
 
 def misfits(
-    found: Set[str], having: Collection[When], rounds: Collection[int], unknown: Collection[When] = ()
+    found: Set[str],
+    having: Collection[When],
+    rounds: Collection[int],
+    unknown: Collection[When] = (),
+    received: Collection[int] = (),
 ) -> Iterator[str]:
     """What a list of files has that such a run has not, or lacks, in words; of what is ``unknown`` either may be."""
-    expected, possible = files_of_such(having, rounds), files_of_such(unknown, rounds)
+    expected, possible = files_of_such(having, rounds, received), files_of_such(unknown, rounds)
     for name in sorted((found ^ expected) - possible):
         when = FILES[_of_any(name)].when
         if name in expected:
@@ -617,6 +643,11 @@ def mode_of(name: str) -> int:
 def rounds_in(names: Iterable[str]) -> tuple[int, ...]:
     """The rounds whose models are among some files of a run, ascending."""
     return tuple(sorted(int(Path(name).stem) for name in names if file_of(name) is FILES[CHECKPOINT]))
+
+
+def received_in(names: Iterable[str]) -> tuple[int, ...]:
+    """The rounds that came in messages, by some files of a run, ascending."""
+    return tuple(sorted(int(Path(name).stem) for name in names if file_of(name) is FILES[RECEIVED]))
 
 
 def stored_rounds(every: int, rounds_executed: int) -> tuple[int, ...]:

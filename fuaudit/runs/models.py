@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.runs.encoding import model_and_state
-from fuaudit.runs.layout import CHECKPOINT, MEMORIES, METRICS, PARTICIPATION, of_round
+from fuaudit.runs.encoding import model_and_state, received_of
+from fuaudit.runs.layout import CHECKPOINT, MEMORIES, METRICS, PARTICIPATION, RECEIVED, of_round
 from fuaudit.runs.stored import Stored
+from fuaudit.training.received import Received
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
+class Records(Mapping[int, Received]):
+    """What came in messages, by rounds; each is read when it is asked for."""
+
+    run: Stored
+    rounds: tuple[int, ...]
+
+    def __getitem__(self, number: int) -> Received:
+        if number not in self.rounds:
+            raise KeyError(number)
+        name = of_round(RECEIVED, number)
+        return received_of(self.run.arrays(name), self.run.path / name)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.rounds
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.rounds)
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+@dataclass(frozen=True)
 class WithModels(Stored):
     """A run that tells of its stored rounds."""
+
+    @property
+    def received(self) -> Records:
+        """What came in messages, by rounds."""
+        return Records(self, self.received_rounds)
 
     def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and what is kept after a stored round; of a redacted run what the server keeps."""

@@ -20,6 +20,7 @@ from fuaudit.runs.ledger import models_told, released
 from fuaudit.runs.platforms import makers_of, went_on_elsewhere
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import span
 from fuaudit.training.events import as_table
 from fuaudit.training.releases import NOISY, in_the_way, no_word, outside_parts, released_by
 
@@ -63,6 +64,8 @@ def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
     """Why the rounds of a run that count are not all that it released; empty for nothing."""
     if kin.found.by_editor:
         return asked_of_clients(kin.found)
+    if rounds := kin.found.received_rounds:
+        return f"its rounds {span(rounds)} came in messages, and nothing shows what clients let out in them"
     if lost := lost_elsewhere(kin.found):
         return lost
     if parent is None:

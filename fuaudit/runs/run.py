@@ -40,6 +40,7 @@ from fuaudit.runs.layout import (
     MODEL,
     PARTICIPATION,
     PLAN,
+    RECEIVED,
     RUN,
     SECRETS,
     TOMBSTONE,
@@ -178,7 +179,8 @@ def _opened(folder: Path, lies_in: tuple[Path, ...]) -> Run:
         lies_in,
     )
     # 3. What files say of each other.
-    for problem in chain(_contradictions(run), _strange_tensors(run, checked.tensors)):
+    problems = _contradictions(run), _strange_tensors(run, checked.tensors), _strange_records(run, checked.tensors)
+    for problem in chain.from_iterable(problems):
         raise EvidenceError(f"{folder} {problem}")
     return run
 
@@ -260,6 +262,24 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
     parameters = tensors[MODEL].values()
     if sum(prod(shape) for _, shape in parameters) != prod(last) or any(kind != dtype for kind, _ in parameters):
         yield f"has parameters in {MODEL} that are not those of the last model"
+
+
+def _strange_records(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:
+    """Which records of messages are none of their round: others than the plan drew, or than the config's clients send.
+
+    Raises:
+        EvidenceError: one gives no known reason.
+    """
+    (_, (dimension,)), clients = tensors[of_round(CHECKPOINT, run.checkpoints[-1])]["vector"], run.original.samples
+    for number, record in run.received.items():
+        name = of_round(RECEIVED, number)
+        sums = run.exchange.transport.shows == "sums"
+        for wrong in record.wrong(run.plan.cohort(number), dimension, run.exchange.agrees, sums):
+            yield f"has {wrong} in {name}"
+        if tensors[name]["rows"][0] != run.config.run.dtype:
+            yield f"has rows of another kind in {name} than its models"
+        if any(client not in clients for client, _ in record.rejected):
+            yield f"rejects messages of nobody in {name}"
 
 
 def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:

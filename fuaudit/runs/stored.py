@@ -16,7 +16,17 @@ from fuaudit.formats.forms import Array, as_tensors
 from fuaudit.plans import Law
 from fuaudit.plans.strange_laws import remade
 from fuaudit.plans.tried_laws import require_own_name
-from fuaudit.runs.layout import CONFIG, RUN, When, form_of, is_clients_own, misfits, rounds_in
+from fuaudit.runs.layout import (
+    CONFIG,
+    RUN,
+    When,
+    form_of,
+    is_clients_own,
+    misfits,
+    names_in,
+    received_in,
+    rounds_in,
+)
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
 from fuaudit.training.exchange import Exchange, exchange_of
@@ -65,6 +75,22 @@ class WithInfo:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
         return rounds_in(self.files)
 
+    @property
+    def received_rounds(self) -> tuple[int, ...]:
+        """The rounds whose deliveries came in messages, ascending: nothing regenerates these."""
+        return received_in(self.files)
+
+    @property
+    def rests_on_messages(self) -> bool:
+        """Whether some of its rounds came in messages, or are to come."""
+        return bool(self.received_rounds) or self.info.get("received") is True
+
+    @property
+    def own_rounds(self) -> range:
+        """The rounds that it does not keep: of a child those from its first change on; of an editor's none."""
+        first = max(int(self.info["first_change"][0]), 1) if self.is_child else 1
+        return range(first, self.rounds_executed + 1)
+
     def having(self, pruned: bool, exchange: Exchange | None) -> frozenset[When]:
         """Which kinds of files it has, by what is known of it; those of its exchange are open where that is None."""
         known = {
@@ -73,6 +99,7 @@ class WithInfo:
             When.PRUNED: pruned,
             When.SECRET: exchange is not None and exchange.has_secrets,
             When.REMEMBERED: exchange is not None and exchange.remembers,
+            When.RECEIVED: bool(self.received_rounds),
         }
         return frozenset(when for when, has in known.items() if has)
 
@@ -80,7 +107,15 @@ class WithInfo:
         """Which files it has that such a run has not, or lacks, in words."""
         unknown = {When.SECRET, When.REMEMBERED} if exchange is None else set()
         unknown |= {When.RECORDED} if self.is_child else set()
-        return misfits(self.files.keys(), self.having(pruned, exchange), self.checkpoints, unknown)
+        executed = range(1, self.rounds_executed + 1)
+        received = [number for number in self.received_rounds if number in executed]
+        yield from misfits(self.files.keys(), self.having(pruned, exchange), self.checkpoints, unknown, received)
+        own = set(self.own_rounds) if self.info.get("received") else set[int]()
+        if own != set(received) & set(self.own_rounds) or (received and self.by_editor):
+            yield f"has records of other rounds than those that came in messages, as {RUN} tells"
+        keeps = exchange is not None and exchange.clients_keep
+        if keeps and received and set(received) != set(executed):
+            yield "has rounds without a record, and only clients know what they kept by then"
 
     @cached_property
     def unlearner(self) -> Any:
@@ -156,6 +191,11 @@ class Stored(WithInfo):
         return name in self.files if self.files else (self.path / name).exists()
 
     @property
+    def received_rounds(self) -> tuple[int, ...]:
+        """See :class:`WithInfo`; of one that is still growing those that came so far."""
+        return received_in(self.files or names_in(self.path, torn=True))
+
+    @property
     def pruned(self) -> bool:
         """Whether seeds and ids that were needed for earlier populations only were destroyed in this run."""
         return self.ledger.kinds[-1:] == ["pruned"]
@@ -163,7 +203,7 @@ class Stored(WithInfo):
     @cached_property
     def exchange(self) -> Exchange:
         """The exchange of its rounds."""
-        return exchange_of(self.config)
+        return exchange_of(self.config, self.rests_on_messages)
 
     @cached_property
     def learner(self) -> Any:

@@ -68,13 +68,14 @@ def _tales_of_none(stone: Tombstone, exchange: Exchange) -> Iterator[str]:
 
 def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     """What a tombstone lists that such a run did not have, or lacks; empty for nothing."""
-    if wrong := next(stone.misfits(pruned, exchange_of(stone.config) if stone.config else None), ""):
+    exchange = exchange_of(stone.config, stone.rests_on_messages) if stone.config else None
+    if wrong := next(stone.misfits(pruned, exchange), ""):
         return f"by its list it {wrong}"
     if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):
         return "it lists a file that is larger than such files are"
     if stone.files[RUN]["size"] != len(pretty_json(stone.info)):
         return f"its copy of {RUN} has another size"
-    if stone.config and (tale := next(_tales_of_none(stone, exchange_of(stone.config)), "")):
+    if exchange and (tale := next(_tales_of_none(stone, exchange), "")):
         return tale
     editor = stone.by_editor
     every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.rounds_executed

@@ -21,7 +21,7 @@ COORDINATES = "coordinates"
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes over the rounds that a run executed itself.
+    """Bytes over the rounds that a run executed itself, and simulated.
 
     Attributes:
         participations: how many there were.
@@ -45,12 +45,15 @@ class Traffic:
 
 
 def traffic(run: Run) -> Traffic:
-    """The traffic of a run; of a child's kept rounds its ancestors tell."""
+    """The traffic of a run; of a child's kept rounds its ancestors tell. Rounds that came in messages are left out."""
     model, solver = sum(part.nbytes for part in run.arrays(MODEL).values()), build("solvers", run.config.solver)
     more, vectors = says(solver, "uploads") - 1, says(solver, "downloads") + run.exchange.downloads
     participations = up = down = printed = 0
     agreed = True
+    came = {*run.received_rounds}
     for line in run.ledger.of_kind("round"):
+        if line["round"] in came:  # what was sent is not known: absent clients sent nothing, and wires have other forms
+            continue
         told, cohort = line.get("told", []), run.participation["cohorts"][line["round"] - 1]
         count, answers = len(cohort), {event["what"]: event["size"] for event in told if event["kind"] == "answered"}
         sent = [event for event in told if event["kind"] == "sent"]

@@ -30,6 +30,7 @@ from fuaudit.training.rounds import (
     Outline,
     RoundContext,
     State,
+    owner_of,
     prefix_of,
     stripped,
     under,
@@ -122,6 +123,20 @@ class Clear:
 NOT_FINITE = "not finite"
 """Why an exchange rejects a row itself."""
 
+REJECTED_FOR = (
+    "no numbers",
+    "wrong length",
+    NOT_FINITE,
+    "twice",
+    "late",
+    "not in the round",
+    "too many coordinates",
+    "coordinates twice",
+    "coordinates out of range",
+)
+"""Why a message of a real federation is not taken. Records name these by their places here: new ones come at the end.
+"""
+
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 
 
@@ -136,6 +151,8 @@ class Exchange:
         byzantine: which of the client stages, counted from 0, are those of Byzantine clients.
         private_solver: whether the clients keep what the solver does, which stands in front of all.
         drawing_solver: whether the solver adds noise to their steps.
+        received: whether rounds of the run came in messages: then what clients keep is with them, and nothing of it is
+            here.
     """
 
     server: Chain
@@ -144,6 +161,7 @@ class Exchange:
     byzantine: frozenset[int] = frozenset()
     private_solver: bool = False
     drawing_solver: bool = False
+    received: bool = False
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -163,7 +181,7 @@ class Exchange:
     @property
     def vectorised(self) -> bool:
         """Whether many runs are treated together."""
-        run_by_run = self.byzantine or self.draws or any(map(is_agreement, self.client_stages.stages))
+        run_by_run = self.byzantine or self.draws or self.agrees
         return not run_by_run and all(says(part, "vectorised") for part in self.parts)
 
     @property
@@ -172,9 +190,19 @@ class Exchange:
         return tuple(called(part) for part in self.parts if says(part, "abrupt"))
 
     @property
-    def remembers(self) -> bool:
+    def clients_keep(self) -> bool:
         """Whether clients keep something from round to round."""
         return self.private_solver or bool(self.client_stages.per_client_state)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a run holds what clients keep."""
+        return self.clients_keep and not self.received
+
+    @property
+    def agrees(self) -> bool:
+        """Whether clients agree on coordinates."""
+        return any(map(is_agreement, self.client_stages.stages))
 
     @property
     def draws(self) -> bool:
@@ -184,7 +212,7 @@ class Exchange:
     @property
     def has_secrets(self) -> bool:
         """Whether clients keep or draw something: then each of them has a secret."""
-        return self.remembers or self.draws
+        return self.clients_keep or self.draws
 
     @property
     def telling(self) -> frozenset[str]:
@@ -200,8 +228,11 @@ class Exchange:
 
     def may_tell(self, event: Mapping[str, Any]) -> bool:
         """Whether an event, as a table, may be one of its rounds; rows of Byzantine clients are rejected by itself."""
-        rejected = (event["kind"], event["part"], event.get("why")) == ("rejected", "exchange", NOT_FINITE)
-        return event["part"] in self.telling or (rejected and event["client"] in self._deviating)
+        kind, part, why = event["kind"], event["part"], event.get("why")
+        rejected = (kind, part, why) == ("rejected", "exchange", NOT_FINITE)
+        if self.received and ((kind, part) == ("summed", "transport") or (part == "exchange" and why in REJECTED_FOR)):
+            return True
+        return part in self.telling or (rejected and event["client"] in self._deviating)
 
     @property
     def _deviating(self) -> frozenset[int]:
@@ -221,8 +252,8 @@ class Exchange:
         return context.at(Place("client", number), stage, None).apart()
 
 
-def exchange_of(config: Config) -> Exchange:
-    """The exchange that a config names."""
+def exchange_of(config: Config, received: bool = False) -> Exchange:
+    """The exchange that a config names; ``received`` as in :class:`Exchange`."""
     kinds, solver = [stage_kind(stage, "client") for stage in config.client], build("solvers", config.solver)
     return Exchange(
         Chain(tuple(build_stage(stage) for stage in config.server)),
@@ -231,11 +262,12 @@ def exchange_of(config: Config) -> Exchange:
         frozenset(part for part, kind in enumerate(kinds) if kind == "byzantine"),
         bool(says(solver, "private")),
         bool(says(solver, "draws")),
+        received,
     )
 
 
 def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
-    """What solver, clients and server keep before the first round, each under its prefix.
+    """What solver, clients and server keep before the first round, each under its prefix; what a run holds of it.
 
     Raises:
         PluginError: what stands in front of the transport keeps what it does not name, or the other way round; or what
@@ -249,7 +281,8 @@ def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
     for part, its in [*own, *kept, *_by_stage(exchange.server, server)]:
         _require_rows(part, its, shape.clients)
         _require_stored(part, its)
-    return under(prefix_of(solver), state) | under(CLIENT, clients) | under(SERVER, server)
+    whole = under(prefix_of(solver), state) | under(CLIENT, clients) | under(SERVER, server)
+    return {name: one for name, one in whole.items() if not (exchange.received and owner_of(name) == CLIENT)}
 
 
 def _by_stage(chain: Chain, state: State) -> list[tuple[Any, State]]:

@@ -6,7 +6,7 @@ hundreds of runs side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,11 +23,12 @@ from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.plans.stage_draws import StageDraws
 from fuaudit.registry import called
 from fuaudit.training.asking import asked, rows_and_state
-from fuaudit.training.engines.protocol import ClientProblem, Engine
+from fuaudit.training.engines.protocol import ClientProblem, Engine, single_threaded
 from fuaudit.training.events import Told, as_table
-from fuaudit.training.exchange import Exchange, exchanged, first_state
+from fuaudit.training.exchange import Exchange, exchanged, first_state, server_half
 from fuaudit.training.federation import per_client_state
 from fuaudit.training.noisy_steps import steps_of
+from fuaudit.training.received import NONE_RECEIVED, Received
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
@@ -203,6 +204,7 @@ def execute(
     engine: Engine,
     first: int = 1,
     draws: Sequence[StageDraws] = (),
+    received: Mapping[int, Received] = NONE_RECEIVED,
 ) -> Iterator[tuple[int, RoundState]]:
     """Run the rounds ``first`` to R along a schedule, from the state before round ``first``.
 
@@ -213,6 +215,7 @@ def execute(
         population: the retained one; sizes and weights come from it, never from an earlier version.
         schedule: the expanded plans of the n runs.
         draws: of the solver and the stages of the exchange, one a run; needed where one of them draws.
+        received: by their numbers, rounds of one run whose delivery came in messages: these are not simulated.
 
     Yields:
         The number of each round and the state after it.
@@ -233,7 +236,9 @@ def execute(
         # runs with nobody in this round stay out of the chain: a mean over no rows is no number, and a momentum would
         # move the model in a round that nobody took part in
         busy = cohort.present.any(dim=-1).nonzero()[:, 0]
-        if len(busy) == len(round_state.vectors):
+        if number in received:
+            round_state = _served(procedure, round_state, context[0], received[number])
+        elif len(busy) == len(round_state.vectors):
             round_state = _advanced(procedure, problem, round_state, context, batches, engine)
         elif len(busy):
             some = _advanced(procedure, problem, round_state[busy], context[busy], batches[busy.cpu()], engine)
@@ -265,6 +270,18 @@ def _advanced(
     made = exchanged(procedure.exchange, uploads, context, memories, server)
     state = under(CLIENT, made.memories) | under(own, memory) | under(SERVER, made.server)
     return RoundState(round_state.vectors - made.row[:, 0], state)
+
+
+def _served(procedure: Procedure, round_state: RoundState, context: ExchangeContext, received: Received) -> RoundState:
+    """The state of one run after a round whose delivery came in messages; what clients keep is not here."""
+    single_threaded()  # as an engine does before the server's stages
+    for part, event in received.events:
+        context.bare(part).tell(event)
+    delivery, here = received.entered(context)
+    server = {name: tensor[0] for name, tensor in stripped(SERVER, round_state.state).items()}
+    served = server_half(procedure.exchange, delivery, here, server)
+    after = {name: tensor[None] for name, tensor in under(SERVER, served.state).items()}
+    return RoundState(round_state.vectors - served.row, round_state.state | after)
 
 
 def require_finite(round_state: RoundState, round_number: int) -> None:

@@ -54,6 +54,7 @@ class Audit(Protocol):
         alpha_option: the option that bounds the false alarms of its tests, which takes a share of the spec's alpha;
             "" for an audit without tests. May be left out.
         recomputes: what it works out itself where it comes to a decision, a part of a sentence. May be left out.
+        knows_received: whether it judges runs with rounds that came in messages. Left out, it is not asked about them.
 
     It may also have ``cost(case)``, a sentence about the work to come.
     """

@@ -21,6 +21,9 @@ TRAINING = "This is a training run: there is no request whose fulfilment could b
 WITHOUT_PLAN = frozenset({"regeneration"})
 """The kinds of evidence that do not arise where no plan makes the model."""
 
+OF_THE_DATA = frozenset({"execution", "regeneration"})
+"""The kinds of evidence that do not arise where rounds came in messages: no data makes what came."""
+
 NO_ROWS = "The rows are not at hand: give their folder with --data ROOT."
 
 
@@ -54,6 +57,12 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
         return Conclusion(verdict, _said(*min((pair for pair in pairs if pair[1].verdict is verdict), key=_follows)))
     if claim.of_request and not evidence.run.is_child:
         return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
+    if claim.of_request and (came := evidence.received):
+        return Conclusion(
+            Verdict.INCONCLUSIVE,
+            f"The spec asks for {claim.title}, and rounds of the lineage came in messages ({came}). Nothing "
+            "regenerates what came, so it can hold anything, what was to be forgotten too.",
+        )
     if not claim.editors and evidence.is_editor:
         name = evidence.run.info["unlearner"]["use"]
         return Conclusion(
@@ -67,6 +76,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
         return Conclusion(verdict, f"{reason} {NO_ROWS}" if evidence.dataset is None else reason)
     given = {word for check, _ in required for word in check.declared.evidence}
     given |= WITHOUT_PLAN & spec.evidence if moot else set()
+    given -= OF_THE_DATA if evidence.received else set()
     if missing := lacking(claim.needs, given):
         return Conclusion(
             Verdict.INCONCLUSIVE,

@@ -7,7 +7,7 @@ replay exists to find are executed on the same machine: what they differ by is t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
@@ -20,6 +20,7 @@ from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
+from fuaudit.training.received import Received
 from fuaudit.verification.quiet import quietest
 
 Rows = tuple[int, ...]
@@ -86,13 +87,14 @@ class Leg:
     """A plan over a population, from the end of the leg before to the last round of a schedule.
 
     Gradients of samples outside ``counts`` are zero, where it is given; all count where it is None. Several of them
-    are several runs, side by side.
+    are several runs, side by side. Of one run, rounds that came in messages are entered at what was ``received``.
     """
 
     plan: Plan
     population: Population
     schedule: Rounds
     counts: Sequence[Collection[int]] | None = None
+    received: Mapping[int, Received] = field(default_factory=dict)
 
 
 Models = Callable[[Sequence[Leg]], Checkpoints]

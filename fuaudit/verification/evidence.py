@@ -16,7 +16,7 @@ from fuaudit.runs.platforms import plugins_of, versions
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.text import counted
+from fuaudit.text import counted, span
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.erased_rows import AtHand, at_hand
 from fuaudit.verification.model_in_use import ModelInUse
@@ -131,6 +131,15 @@ class Evidence:
     def is_pruned(self) -> bool:
         """Whether anything of the lineage at hand was pruned."""
         return any(isinstance(run, Tombstone) or run.pruned for run in (self.run, *self.ancestors))
+
+    @property
+    def received(self) -> str:
+        """Which rounds of the lineage at hand came in messages, in words; empty for none."""
+        found = ((run.path.name, run.received_rounds) for run in (self.run, *self.ancestors))
+        told = [
+            f"{'round' if len(rounds) == 1 else 'rounds'} {span(rounds)} of {name}" for name, rounds in found if rounds
+        ]
+        return "; ".join(told)
 
     @property
     def children(self) -> list[Run]:

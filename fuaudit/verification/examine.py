@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from fuaudit import registry
+from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, RedactedError, line_of
 from fuaudit.text import said_by
 from fuaudit.verification.apart import apart, changes
@@ -17,6 +18,8 @@ from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spec import Check
 
 NOTHING = "It shows nothing about the run."
+SOME = "Rounds of the lineage"
+"""What came in messages, as the beginning of a sentence."""
 
 
 def examine(check: Check, case: Case) -> tuple[Finding, int]:
@@ -28,6 +31,8 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     name = check.audit["use"]
     entry, audit = registry.find("audits", name), check.built
     given = case if entry.own else apart(case)
+    if not_asked := unknown_to(check, case):
+        return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, not_asked, NOTHING), 0
     try:
         finding = audit.examine(given)
     except RedactedError as error:
@@ -52,6 +57,14 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code
     return finding if entry.own else _in_the_name_of(entry, finding), 0
+
+
+def unknown_to(check: Check, case: Case) -> str:
+    """Why an audit is not asked, as a sentence; empty where it is: most judge runs whose rounds were simulated."""
+    came = case.evidence.received
+    if not came or says(check.built, "knows_received"):
+        return ""
+    return f"{SOME} came in messages ({came}), and this audit judges simulated rounds alone."
 
 
 def _in_the_name_of(entry: registry.Entry, finding: Finding) -> Finding:

@@ -61,7 +61,8 @@ class Rerun:
     def ready(self) -> Setup:
         """The run's config on this machine, with the engine that the run used. UsageError without data."""
         ready = setup(self._run.config, self.evidence.rows)
-        plainly = ready.procedure.exchange.in_the_clear()
+        # what came in messages is entered as the run has it, and what its clients keep is not here
+        plainly = replace(ready.procedure.exchange.in_the_clear(), received=self._run.exchange.received)
         return replace(ready, procedure=replace(ready.procedure, exchange=plainly))
 
     @cached_property
@@ -83,8 +84,11 @@ class Rerun:
         """The model and state that the plan makes up to one round, which the run may not store, by that round."""
         if round_number in self.replayed:
             return {round_number: self.replayed[round_number]}
-        leg = Leg(self._run.plan, self._run.plan.retained, LazySchedule([self._run.plan], round_number))
-        return {round_number: self.models([leg])[round_number]}
+        return {round_number: self.models([self._own(LazySchedule([self._run.plan], round_number))])[round_number]}
+
+    def _own(self, schedule: Rounds) -> Leg:
+        """The run's own plan over the retained data; rounds that came in messages are entered at what came."""
+        return Leg(self._run.plan, self._run.plan.retained, schedule, received=self._run.received)
 
     @property
     def events(self) -> EventsByRound:
@@ -94,7 +98,7 @@ class Rerun:
     @cached_property
     def _replayed(self) -> tuple[Checkpoints, EventsByRound]:
         events: EventsByRound = {}
-        return self.models([Leg(self._run.plan, self._run.plan.retained, self.schedule)], events), events
+        return self.models([self._own(self.schedule)], events), events
 
     @cached_property
     def counterfactuals(self) -> Counterfactuals:
@@ -146,7 +150,7 @@ class Rerun:
             start, draws = state.without(ready.procedure, before, population), [*self._run.stage_draws(leg.plan)] * runs
             engine = ready.engine if leg.counts is None else Masked(ready.engine, leg.counts)
             schedule = SelectedRuns(leg.schedule, np.zeros(runs, dtype=np.int64), leg.schedule.rounds)
-            rounds = execute(ready.procedure, problem, population, schedule, start, engine, first, draws)
+            rounds = execute(ready.procedure, problem, population, schedule, start, engine, first, draws, leg.received)
             for round_number, state in rounds:
                 if events is not None and state.events:
                     events[round_number] = state.events

@@ -24,7 +24,7 @@ from fuaudit.verification.case import Case
 from fuaudit.verification.conclude import conclude, error_rates
 from fuaudit.verification.context import arguments_of, context_of, lineage_of
 from fuaudit.verification.effort import Effort
-from fuaudit.verification.examine import examine
+from fuaudit.verification.examine import examine, unknown_to
 from fuaudit.verification.finding import Verdict
 from fuaudit.verification.gather import as_path, gather
 from fuaudit.verification.given import Given, require_fitting, require_used
@@ -167,5 +167,7 @@ def cost(case: Case, spec: Spec) -> str:
 def _cost(check: Check, case: Case) -> str:
     """What one audit says of the work to come; in whose name, where it is not fuaudit's."""
     entry, tell = registry.find("audits", check.audit["use"]), says(check.built, "cost")
+    if unknown_to(check, case):
+        return ""
     text = str(tell(case if entry.own else apart(case))) if tell else ""
     return text if entry.own else said_by(f"The {entry}", text)

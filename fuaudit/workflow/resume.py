@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuaudit.commitments.secrets import Renewal
 from fuaudit.data.dataset import Dataset
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
@@ -51,13 +51,18 @@ def resume(
             for torn in folder.rglob(f"*{TEMPORARY}"):
                 torn.unlink()
         info, config = read_info(folder), read_config_of(folder)
+        if info.get("received"):
+            raise UsageError(
+                f"the rounds of {folder} come in messages, and nothing here makes them",
+                "Go on with it from Python: with receive_rest(FOLDER) as reception.",
+            )
         stored = RunWriter(folder).stored
         done = stored[-1] if stored else 0
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
-        _require_fitting(unfinished, stored)
+        require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
         require_memory(ready, unfinished.plan.retained)
@@ -65,13 +70,13 @@ def resume(
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
-            _require_next_secrets(unfinished, above)
+            require_next_secrets(unfinished, above)
             return carry_out(writer, ready, above, unfinished.plan, progress)
         writer.record_platform(Platform.here(ready, done))
         return finish(writer, ready, unfinished.plan, info["rounds_executed"], progress)
 
 
-def _require_fitting(run: Run, stored: Sequence[int]) -> None:
+def require_fitting(run: Run, stored: Sequence[int]) -> None:
     """Raises EvidenceError where a stored round is not the one that the ledger tells of, or lacks what clients keep."""
     told, salt = models_told(run.ledger), run.salt
     for number in stored:
@@ -83,7 +88,7 @@ def _require_fitting(run: Run, stored: Sequence[int]) -> None:
             raise EvidenceError(f"{run.path / name} has another salt than follows from the secrets of clients")
 
 
-def _require_next_secrets(run: Run, parent: Run) -> None:
+def require_next_secrets(run: Run, parent: Run) -> None:
     """Raises EvidenceError where the secrets of a child do not follow from those of its parent."""
     if run.secrets is None or parent.redacted:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
-from fuaudit.workflow.begin import begun
+from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
@@ -70,11 +71,52 @@ def train(
     """
     out = Path(out)
     require_new(out)
+    prepared = prepare(config, data, secret, stop_after, promise, beacon)
+    ready = prepared.first.ready
+    require_memory(ready, prepared.first.common.original)
+    require_space(out, size_of_run(ready, prepared.first.common.original))
+    platform = Platform.here(ready, 0)
+    if announce:
+        announce(prepared.first.common.commitment)
+    if baseline:
+        baseline(*commonest(ready.dataset.test_targets))
+    with claimed(out):
+        writer = prepared.begin(out, platform)
+        return finish(writer, ready, prepared.plan, prepared.rounds_executed, progress)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a training run begins with, its plan, how many rounds are to be executed, and what is mixed into draws."""
+
+    first: Beginning
+    plan: Plan
+    rounds_executed: int
+    beacon: str | None
+
+    def begin(self, out: Path, platform: Platform, **more: Any) -> RunWriter:
+        """Write all that is known before the first round; ``more`` is what ``run.json`` has beside."""
+        writer = RunWriter(out)
+        info = {"kind": "training", "rounds_executed": self.rounds_executed, **more}
+        writer.begin(self.first.common, info, self.plan, self.first.secrets, beacon=self.beacon)
+        writer.record_platform(platform)
+        return writer
+
+
+def prepare(
+    config: Config | Path | str | dict[str, Any],
+    data: Path | str | Dataset | None,
+    secret: bytes | None,
+    stop_after: int | None,
+    promise: Promise | Path | str | None,
+    beacon: str | None,
+) -> Prepared:
+    """All that stands before the first round; see :func:`train`. Nothing is written."""
     mixed = None if beacon is None else beacon_of(beacon)
     before = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
     master = _secret(secret, before, mixed)
     first = begun(config, data, master, apart=secret is None and before is None, beacon=promised(mixed))
-    ready, commitment = first.ready, first.common.commitment
+    commitment = first.common.commitment
     if before is not None and commitment != before.commitment:
         raise UsageError(
             f"config or data are not those that {before.commitment[:16]} was promised for: with its secret they "
@@ -85,19 +127,7 @@ def train(
     rounds_executed = plan.law.rounds if stop_after is None else stop_after
     if not 1 <= rounds_executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {rounds_executed}: it has rounds 1 to {plan.law.rounds}")
-    require_memory(ready, first.common.original)
-    require_space(out, size_of_run(ready, first.common.original))
-    platform = Platform.here(ready, 0)
-    if announce:
-        announce(commitment)
-    if baseline:
-        baseline(*commonest(ready.dataset.test_targets))
-    with claimed(out):
-        writer = RunWriter(out)
-        info = {"kind": "training", "rounds_executed": rounds_executed}
-        writer.begin(first.common, info, plan, first.secrets, beacon=mixed)
-        writer.record_platform(platform)
-        return finish(writer, ready, plan, rounds_executed, progress)
+    return Prepared(first, plan, rounds_executed, mixed)
 
 
 def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:
@@ -164,17 +194,22 @@ def finish(
     start = start or state_after(writer, ready, plan, stored)
     first, draws = stored[-1] + 1 if stored else 1, draws or writer.run.stage_draws(plan)
     for round_number, round_state in execute(
-        ready.procedure, problem, population, schedule, start, ready.engine, first, draws
+        ready.procedure, problem, population, schedule, start, ready.engine, first, draws, writer.run.received
     ):
-        require_finite(round_state, round_number)
-        told = {"told": round_state.events} if round_state.events else {}
-        if round_number not in to_store:
-            writer.record("round", round=round_number, **told)
-        else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
-            writer.record("round", round=round_number, model=digest_of_vector(round_state.vectors[0]), **told)
-            writer.checkpoint(round_number, *round_state.of(0))
+        store_round(writer, round_number, round_state, round_number in to_store)
         progress("rounds", round_number, rounds_executed)
     return complete(writer, ready, population, schedule, progress)
+
+
+def store_round(writer: RunWriter, round_number: int, round_state: RoundState, stored: bool) -> None:
+    """Tell of a round, and keep the state after it where it is ``stored``; UsageError where that is not finite."""
+    require_finite(round_state, round_number)
+    told = {"told": round_state.events} if round_state.events else {}
+    if not stored:
+        writer.record("round", round=round_number, **told)
+    else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
+        writer.record("round", round=round_number, model=digest_of_vector(round_state.vectors[0]), **told)
+        writer.checkpoint(round_number, *round_state.of(0))
 
 
 def complete(

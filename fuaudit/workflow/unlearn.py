@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,35 @@ def unlearn(
         EvidenceError: the parent does not check out.
         PluginError: the unlearner raised or touched what it had not declared.
     """
+    with begun_child(parent, name, request, out, options, data, allow_inexact) as child:
+        return carry_out(child.writer, child.ready, child.parent, child.plan, progress)
+
+
+@dataclass(frozen=True)
+class Child:
+    """A child that is begun: its plan and its request are written, and no round yet."""
+
+    writer: RunWriter
+    ready: Setup
+    parent: Run
+    plan: Plan
+
+
+@contextmanager
+def begun_child(
+    parent: Run | Path | str,
+    name: str,
+    request: Request,
+    out: Path | str,
+    options: Mapping[str, object] | None,
+    data: Path | str | Dataset | None,
+    allow_inexact: bool,
+    received: bool = False,
+) -> Iterator[Child]:
+    """Begin a child run; see :func:`unlearn`. Its folder is held as long as the context lasts.
+
+    ``received``: whether the rounds that it does not keep come in messages.
+    """
     require_request(request)
     run = parent if isinstance(parent, Run) else load_run(parent)
     out = Path(out)
@@ -82,6 +112,8 @@ def unlearn(
         raise UsageError("use is no option of an unlearner", f"Which one to use is said already: {name!r}.")
     unlearner = registry.build("unlearners", {**(options or {}), "use": name})
     editor, entry = is_editor(unlearner), registry.find("unlearners", name)
+    if editor and received:
+        raise UsageError(f"{name!r} edits models: it leaves no round that could come in messages")
     record = unlearner_record(entry, unlearner)
     fresh = run.fresh(request)
     run.plan.retained.without(request)  # says what is unknown
@@ -89,6 +121,12 @@ def unlearn(
         change = _all_kept(run, name, request, fresh)
     else:
         change = _rewritten(run, unlearner, name, request, fresh, allow_inexact)
+        _require_memories(run, change, received)
+        if run.rests_on_messages and not received and not allow_inexact:
+            raise UsageError(
+                f"rounds of {run.path} came in messages, and no audit can show that a child forgets what was in them",
+                "Say --allow-inexact (in Python allow_inexact=True) to make a run of which all else can be verified.",
+            )
     if unlearner_record(entry, unlearner) != record:
         raise PluginError(
             f"unlearner {name!r} wrote into its own options while it rewrote the plan",
@@ -106,14 +144,28 @@ def unlearn(
         "first_change": list(change.first_change),
         "doubts": list(change.doubts),
     }
-    if editor:
-        info["edited_by"] = name
+    info |= {"edited_by": name} if editor else {"received": True} if received else {}
     renewal = Renewal(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
     secrets = run.secrets and run.secrets.after(change.plan.retained.samples, renewal)
     with claimed(out):
         writer = RunWriter(out, Ledger(time=run.ledger.time))
         writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon)
-        return carry_out(writer, ready, run, change.plan, progress)
+        yield Child(writer, ready, run, change.plan)
+
+
+def _require_memories(run: Run, change: Unlearning, received: bool) -> None:
+    """Raises UsageError where rounds would go on from what clients keep, and nothing says what that is.
+
+    Of rounds that came in messages only clients know it; of simulated ones those who would answer do not.
+    """
+    kept = change.first_round(run.rounds_executed) > 1
+    if run.exchange.clients_keep and kept and run.rests_on_messages != received:
+        before, after = ("came in messages", "simulated") if run.rests_on_messages else ("were simulated", "received")
+        raise UsageError(
+            f"rounds that would be kept of {run.path} {before}, so those after them cannot be {after}: clients keep "
+            "something from round to round",
+            "Use 'retrain', which keeps nothing; or let the rounds come from where they came before.",
+        )
 
 
 def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning:
@@ -180,15 +232,23 @@ def carry_out(
 
     ``draws``: of stages, for the self-test; by default those of the run.
     """
-    record_request(writer, parent)
     if is_editor(writer.run.unlearner):
+        record_request(writer, parent)
         return _edit(writer, ready, parent, plan)
+    keep_rounds(writer, ready, parent, plan)
+    return finish(writer, ready, plan, plan.law.rounds, progress, draws=draws)
+
+
+def keep_rounds(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> None:
+    """Write what a child of a rewriter keeps of its parent, and what its ledger tells before its first round."""
+    record_request(writer, parent)
     change = Unlearning(plan, plan.first_change(parent.plan))
     first = change.first_round(parent.rounds_executed)
     # only those that training on would have stored: the round after which training was stopped is no such round
     to_store = stored_rounds(ready.config.run.checkpoint_every, plan.law.rounds)
     kept = {number for number in parent.checkpoints if number < first and number in to_store}
     before, after = parent.plan.retained, plan.retained
+    writer.keep_received(parent, first)
     for round_number in sorted(kept - {*writer.stored}) if change.first_change != START else []:
         vector, state = parent.checkpoint(round_number)
         writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
@@ -198,7 +258,6 @@ def carry_out(
     writer.record_platform(Platform.here(ready, done), platforms_kept(parent.ledger, kept_rounds))
     if not before_a_kill:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
-    return finish(writer, ready, plan, plan.law.rounds, progress, draws=draws)
 
 
 def record_request(writer: RunWriter, parent: Run) -> None:

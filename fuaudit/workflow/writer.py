@@ -21,7 +21,13 @@ from fuaudit.formats.files import require_name, write_bytes
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.contained import Foundation
-from fuaudit.runs.encoding import files_of_round, population_tensors, recorded_tensors, segment_rows
+from fuaudit.runs.encoding import (
+    files_of_round,
+    population_tensors,
+    received_tensors,
+    recorded_tensors,
+    segment_rows,
+)
 from fuaudit.runs.layout import (
     BESIDE,
     CLIENTS,
@@ -33,6 +39,7 @@ from fuaudit.runs.layout import (
     MANIFEST,
     PARTITION,
     PLAN,
+    RECEIVED,
     RECORDED,
     RUN,
     SECRETS,
@@ -40,6 +47,7 @@ from fuaudit.runs.layout import (
     form_of,
     mode_of,
     names_in,
+    of_round,
     rounds_in,
 )
 from fuaudit.runs.ledger import PLATFORM, Ledger
@@ -48,6 +56,7 @@ from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
 from fuaudit.text import amount
 from fuaudit.training.exchange import exchange_of
+from fuaudit.training.received import Received
 from fuaudit.training.rounds import State
 from fuaudit.workflow.append import append
 
@@ -162,7 +171,8 @@ class RunWriter:
         """
         require_new(self.path)
         config, engine, device = common.config, common.config.run.engine, common.config.run.device
-        self.salt = secrets.salt if secrets and exchange_of(config).remembers else None
+        remembers = exchange_of(config, info.get("received") is True).remembers
+        self.salt = secrets.salt if secrets and remembers else None
         made_by = {"engine": engine, "device": device, "versions": versions(device), "plugins": plugins_of(config)}
         try:
             write_bytes(self.path / CONFIG, config_bytes(config))
@@ -209,6 +219,17 @@ class RunWriter:
         """Store model ``(d,)`` and what is kept after a round."""
         for name, content in files_of_round(round_number, vector, state, self.salt).items():
             write_bytes(self.path / name, content, mode=mode_of(name))
+
+    def received(self, round_number: int, received: Received) -> None:
+        """Store what came of a round in messages."""
+        self.write(of_round(RECEIVED, round_number), received_tensors(received))
+
+    def keep_received(self, parent: Run, until: int) -> None:
+        """Copy what came of a parent's rounds before a round, which a child keeps."""
+        for number in parent.received_rounds:
+            name = of_round(RECEIVED, number)
+            if number < until:
+                write_bytes(self.path / name, parent.read(name), mode=mode_of(name))
 
     def close(self, event: str, **facts: Any) -> str:
         """Write the manifest over the files that are there, and tie it to the ledger by a last event."""

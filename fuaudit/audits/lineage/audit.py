@@ -22,7 +22,7 @@ from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
 from fuaudit.runs.rounding import DIGITS
-from fuaudit.text import counted
+from fuaudit.text import counted, span
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, ResidualCopy, Verdict
@@ -63,6 +63,7 @@ class Lineage:
     evidence: ClassVar[frozenset[str]] = frozenset({"regeneration"})
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot_check", "receipts"})
     recomputes: ClassVar[str] = "every file of the run that holds models or figures"
+    knows_received: ClassVar[bool] = True
 
     tolerance: int = 256
     equal: Literal["list", "fail"] = "list"
@@ -73,10 +74,11 @@ class Lineage:
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
-        found = hers(case)
-        tests = (ResidualCopy("the test rows", f"{found}; figures are measured on them"),) if found else ()
+        own = hers(case)
+        tests = (ResidualCopy("the test rows", f"{own}; figures are measured on them"),) if own else ()
         copies = (*other_copies(case), *tests)
-        judged = with_records_of_before(case, with_equal_rows(case, self._judge(case), fails=self.equal == "fail"))
+        found = _of_messages(case, with_equal_rows(case, self._judge(case), fails=self.equal == "fail"))
+        judged = with_records_of_before(case, found)
         others = Figure(
             "other_copies",
             "Other places that may hold the contribution",
@@ -161,6 +163,17 @@ class Lineage:
         )
         details = tuple(f"other last digits: {name}" for name in near)
         return Judgement(Verdict.PASS, shows, assumptions=_on_last_digits(count), details=details)
+
+
+def _of_messages(case: Case, judged: Judgement) -> Judgement:
+    """Nothing is passed where files follow from messages as well: they are no retained data."""
+    if judged.verdict is not Verdict.PASS or not case.run.received_rounds:
+        return judged
+    shows = (
+        f"{judged.shows} Of rounds {span(case.run.received_rounds)} they follow from messages as they were recorded, "
+        "which nothing regenerates and which can hold anything."
+    )
+    return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows)
 
 
 def _on_last_digits(count: int) -> tuple[str, ...]:

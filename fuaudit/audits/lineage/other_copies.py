@@ -84,6 +84,8 @@ def _holding(ancestor: Run, asked: tuple[Request, ...], later: tuple[Request, ..
             return "trained with the erased data"
         if ancestor.by_editor:
             return "edited by a method that may have read the erased data"
+        if any(number <= round_number for number in ancestor.received_rounds):
+            return "made of messages, which can hold the erased data"
         return f"made in rounds that depend on {known}" if known and round_number else ""
 
     found = list[tuple[str, str]]()
@@ -153,6 +155,8 @@ def _of_models(run: Run, folder: Path) -> str:
         return "cannot be opened as a run; its models may hold the contribution"
     if drawn:
         return "of another run of the same training, trained with the erased data"
+    if other.received_rounds:
+        return "of another run of the same training, made of messages, which can hold the erased data"
     if there == Request():
         return ""
     if other.by_editor:

@@ -33,6 +33,7 @@ class Provenance:
     uses: ClassVar[frozenset[str]] = frozenset(
         {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon"}
     )
+    knows_received: ClassVar[bool] = True
     recomputes: ClassVar[str] = "the keys, and the plan or model that the method makes of the parent's"
 
     def examine(self, case: Case) -> Finding:

@@ -17,13 +17,18 @@ from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.released import asked_of_clients, lost_elsewhere, release_of, releases_of
 from fuaudit.runs.run import Run
-from fuaudit.text import counted, in_full
+from fuaudit.text import counted, in_full, span
 from fuaudit.training.capped import capped, charged, most_at_once
 from fuaudit.training.releases import byzantine, no_word, outside_parts, part_at
 
 
 def budget(run: Run, target: Target) -> CheckResult:
     """The cap of a config that names a target, computed again."""
+    if rounds := run.received_rounds:
+        return unclear(
+            f"Whether {name_of(run)} keeps to its budget is not known: what clients let out in rounds {span(rounds)}, "
+            "which came in messages, nothing shows."
+        )
     dimension = sum(prod(part.shape) for part in run.arrays(MODEL).values())
     try:
         solver = build("solvers", run.config.solver)

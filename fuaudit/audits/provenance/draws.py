@@ -19,6 +19,7 @@ from fuaudit.runs.layout import INVOLVEMENT
 from fuaudit.runs.names import carried_out
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import span
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case
 
@@ -149,6 +150,10 @@ def _before(case: Case, number: int, part: Request) -> Use:
         return Use("no: it was drawn")
     if words := otherwise(parent):
         return Use(f"unknown: {words}")
+    if rounds := parent.received_rounds:
+        return Use(
+            f"unknown: rounds {span(rounds)} of {name_of(parent)} came in messages, and no plan says what was in them"
+        )
     if parent.by_editor:
         return Use("unknown: the parent's model was edited, and what its editor read is in no plan")
     if known := depended_on(parent.config, part):
@@ -168,6 +173,13 @@ def _of_earlier(earlier: Sequence[Run | Tombstone], number: int, part: Request) 
     if changed := [words for run in earlier if isinstance(run, Run) and (words := otherwise(run))]:
         return Use(
             f"yes: the run before never drew it; whether an earlier one had is not known, for {changed[0]}",
+            "The model before held nothing of this data. Whether an earlier one did is not known.",
+            BEFORE,
+        )
+    if told := [name_of(run) for run in earlier if run.received_rounds]:
+        return Use(
+            f"yes: the run before never drew it; but rounds of {told[0]} came in messages, and no plan says what was "
+            "in them",
             "The model before held nothing of this data. Whether an earlier one did is not known.",
             BEFORE,
         )

@@ -19,6 +19,7 @@ from torch import Tensor
 from fuaudit.audits.replay.edited import before_edits, of_edited
 from fuaudit.audits.replay.events import OTHER_TALE, as_told, wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL, Judgement
+from fuaudit.audits.replay.messages import of_messages
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
@@ -57,6 +58,7 @@ class Replay:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot_check"})
+    knows_received: ClassVar[bool] = True
     recomputes: ClassVar[str] = "stored models, from the retained data: all of them, or where the check says so a part"
 
     stretches: int = 0
@@ -80,11 +82,11 @@ class Replay:
         if judged := _without_rows(case):
             return judged.finding("replay", SHOWS_NOT)
         if not case.evidence.is_editor:
-            return self._of_plan(case)
+            return of_messages(self._of_plan(case), case.run)
         found = before_edits(case)
         if isinstance(found, Judgement):
             return found.finding("replay", SHOWS_NOT)
-        return of_edited(self._of_plan(found), found)
+        return of_edited(of_messages(self._of_plan(found), found.run), found)
 
     def _of_plan(self, case: Case) -> Finding:
         """Of a run whose rows are at hand."""
@@ -110,7 +112,8 @@ class Replay:
                 return Judgement(Verdict.FAIL, OTHER_TALE.format(refuted))
             return Judgement(Verdict.INCONCLUSIVE, OTHER_TALE.format(number), details=elsewhere)
         if not differences:
-            shows = f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit."
+            of = f"the retained data{' and of what came in messages' * bool(case.run.received_rounds)}"
+            shows = f"All {len(stored)} stored models are what the plan makes of {of}, bit for bit."
             again = "as the run records them; all were executed again"
             figures = (
                 Figure("models", "Stored models compared", len(stored), "each computed anew from the retained data"),

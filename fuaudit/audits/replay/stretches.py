@@ -168,8 +168,9 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[Difference]:
     logged = models_told(run.ledger)
     problem = ready.client_problem(retained)
     round_state = start
+    draws, received = run.stage_draws(run.plan), run.received
     for round_number, round_state in execute(
-        ready.procedure, problem, retained, schedule, start, ready.engine, before + 1, run.stage_draws(run.plan)
+        ready.procedure, problem, retained, schedule, start, ready.engine, before + 1, draws, received
     ):
         if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
             other = f"the ledger names another model for round {round_number}"

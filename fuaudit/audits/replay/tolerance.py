@@ -111,6 +111,12 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if not tolerance:
         shows = "Replay gives other bits on this platform, and the spec allows no tolerance."
         return Judgement(Verdict.INCONCLUSIVE, shows, figures)
+    if case.evidence.received:  # an ancestor's, too: its plan says nothing of what the erased data did
+        shows = (
+            "Replay gives other bits on this platform, and rounds that came in messages cannot be executed with the "
+            "erased data left in: no tolerance could tell."
+        )
+        return Judgement(Verdict.INCONCLUSIVE, shows, figures)
     left = case.rerun.counterfactuals
     copied = tuple(line for link in left.links for line in _copied(case, link, stored, limit))
     # before copies: two plans can honestly choose one row, and here a near tie of one of them falls otherwise
