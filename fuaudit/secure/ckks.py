@@ -1,9 +1,9 @@
 """CKKS as others sum by it, to show why nobody should: whoever sees the decrypted sum recovers the key.
 
-Cheon, Kim, Kim, Song (ASIACRYPT 2017) decrypt to a rounded number with the noise of the ciphertext in it. From the sum
-of ciphertexts and what it was decrypted to, the secret key follows by one division (Li, Micciancio: "On the security of
-homomorphic encryption on approximate numbers", EUROCRYPT 2021). ``tests/test_secure_attacks.py`` does it, and opens one
-client's ciphertext. One key for all, no masks, no checks, no witness: nothing here protects anybody.
+Cheon, Kim, Kim, Song (ASIACRYPT 2017) decrypt to a rounded number with the noise of the ciphertext in it. From two sums
+of ciphertexts and what they were decrypted to, the secret key follows by linear equations (Li, Micciancio: "On the
+security of homomorphic encryption on approximate numbers", EUROCRYPT 2021). ``tests/test_secure_attacks.py`` solves
+them, and opens one client's ciphertext. One key for all, no masks, no checks, no witness: nothing here protects anybody.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from fuaudit.secure import bfv
 from fuaudit.secure.refusal import forgetting
 from fuaudit.secure.streams import Ints, Party
-from fuaudit.secure.terms import SLOTS, Terms
+from fuaudit.secure.terms import SLOTS, layout_of
 
 MODULI = (60, 49)
-SCALE_BITS = 40
+SCALE_BITS = 30
+"""Of the factor of a value; of larger ones the numbers that are opened do not have all bits of the noise."""
+
 MOST_BITS = 58
 """Of a scaled sum, below the modulus."""
 
@@ -27,12 +29,12 @@ MOST_BITS = 58
 class DemoKeyHolder(Party):
     """Holds the key, and gives the server the decrypted numbers with their noise."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, bits: int, most: int) -> None:
         import tenseal
 
         super().__init__("open")
         context = tenseal.context(tenseal.SCHEME_TYPE.CKKS, SLOTS, coeff_mod_bit_sizes=list(MODULI), n_threads=1)
-        context.global_scale = 2.0 ** min(SCALE_BITS, MOST_BITS - terms.layout.width)
+        context.global_scale = 2.0 ** min(SCALE_BITS, MOST_BITS - layout_of(bits, most).width)
         self._vault.put("keys", context)
 
     def public(self) -> bytes:

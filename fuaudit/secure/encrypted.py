@@ -31,8 +31,8 @@ from fuaudit.secure.messages import (
 )
 from fuaudit.secure.pairs import PairKey
 from fuaudit.secure.refusal import RefusedError, forgetting
-from fuaudit.secure.slots import checks, packed, unpacked
-from fuaudit.secure.streams import KEY_BYTES, Ints, Party, fresh
+from fuaudit.secure.slots import checks, offset_key, packed, unpacked, weight_key
+from fuaudit.secure.streams import Ints, Party, fresh
 from fuaudit.secure.terms import CHECKS, SLOTS, Once, Opened, Terms
 
 NO_LIST = bytes(DIGEST_BYTES)
@@ -48,17 +48,19 @@ def has_masks(terms: Terms) -> bool:
 
 @dataclass(frozen=True)
 class Handout:
-    """What the key holder gives each client, on a way that the server does not see.
+    """What the key holder gives one client, on a way that nobody else sees.
 
     Attributes:
         terms: their digest.
         public: a context with the public key.
-        check: the key of checks, 32 bytes.
+        weights: the key of weights of checks, 32 bytes; all clients have it.
+        offsets: the key of its own offsets, 32 bytes.
     """
 
     terms: bytes
     public: bytes = field(repr=False)
-    check: bytes = field(repr=False)
+    weights: bytes = field(repr=False)
+    offsets: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -79,17 +81,16 @@ class Total:
 
 
 class Client(Party):
-    """One client. It holds the public key and the key of checks."""
+    """One client. It holds the public key, and the keys of its checks."""
 
     def __init__(self, terms: Terms, number: int, values: Ints, identity: Identity, handout: Handout) -> None:
         super().__init__("announce" if has_masks(terms) else "send")
         terms.require_values(values, number)
-        if handout.terms != terms.digest or len(handout.check) != KEY_BYTES:
+        if handout.terms != terms.digest:
             raise RefusedError(f"client {number} and the key holder did not agree on the same terms")
         self.terms, self.number, self._identity = terms, number, identity
-        held = {"row": values + terms.largest, "check": handout.check, "public": handout.public}
-        for name, value in held.items():
-            self._vault.put(name, value)
+        self._vault.put("row", values + terms.largest)
+        self._vault.put("handout", handout)
 
     def end(self) -> None:
         """Drop all keys, masks and values."""
@@ -108,16 +109,15 @@ class Client(Party):
     def send(self, announced: Sequence[Message] = ()) -> Message:
         """The encrypted row; its masks are with all who announced a key."""
         self._turn("send", then="nothing")
-        layout, check = self.terms.layout, self._vault.take("check", bytes)
+        layout, handout = self.terms.layout, self._vault.take("handout", Handout)
         slots = packed(self._vault.take("row", np.ndarray), layout)
-        own = checks(slots, check, [self.number], self.terms)
+        own = checks(slots, handout.weights, [handout.offsets], self.terms)
         slots, agreed = np.concatenate([slots, own[:, None]], axis=1), NO_LIST
         if has_masks(self.terms):
             keys, agreed = announced_keys(announced, self.terms), list_digest(announced)
             masks = self._masks(keys, agreed, slots.shape)
             slots = (slots + masks) % layout.ring.modulus
-        context = bfv.loaded(self._vault.take("public", bytes), keyless=False)
-        parts = bfv.encrypted(context, slots, layout.ring)
+        parts = bfv.encrypted(bfv.loaded(handout.public, keyless=False), slots, layout.ring)
         body = agreed + b"".join(len(part).to_bytes(LENGTH_BYTES, "little") + part for part in parts)
         return Message.signed("send", self.number, body, self.terms, self._identity)
 
@@ -222,10 +222,10 @@ class KeyHolder(Party):
         self._vault.put("keys", bfv.new_keys(terms.layout.ring))
         self._vault.put("check", fresh())
 
-    def handout(self) -> Handout:
-        """For clients."""
+    def handout(self, client: int) -> Handout:
+        """For one client."""
         keys, check = self._vault.get("keys", object), self._vault.get("check", bytes)
-        return Handout(self.terms.digest, bfv.public_part(keys), check)
+        return Handout(self.terms.digest, bfv.public_part(keys), weight_key(check), offset_key(check, client))
 
     def keyless(self) -> bytes:
         """For server and witness, 86 bytes."""
@@ -256,7 +256,8 @@ class KeyHolder(Party):
             raise RefusedError("a sum does not have as many ciphertexts as its rows")
         slots = bfv.decrypted(self._vault.get("keys", object), total.ciphertexts, ring)
         values, own = slots[:, : SLOTS - CHECKS], slots[:, SLOTS - CHECKS]
-        due = checks(values, self._vault.get("check", bytes), total.members, terms)
+        check = self._vault.get("check", bytes)
+        due = checks(values, weight_key(check), (offset_key(check, one) for one in total.members), terms)
         sums = unpacked(values, terms.layout, terms.columns)
         if (own != due).any() or (sums > 2 * terms.largest * len(total.members)).any():
             raise RefusedError(

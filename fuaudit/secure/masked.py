@@ -280,7 +280,7 @@ class MaskServer:
         require_enough(rows, self.terms, threshold(self.terms))
         places = {client: place for place, client in enumerate(keys)}
         told, liars = self._told(unmasked, dealt, tuple(rows), places)
-        total = np.sum([row for _, row in rows.values()], axis=0, dtype=np.int64)
+        total: Ints = np.sum([row for _, row in rows.values()], axis=0, dtype=np.int64)
         for dealer, one in dealt.items():
             secret = shamir.reconstructed(told[dealer])
             if dealer in rows:

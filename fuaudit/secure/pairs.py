@@ -63,7 +63,8 @@ def pair_masks(
         low, high = sorted((client, peer))
         mask = numbers(pair_key(own.shared(peer, public), b"mask", low, high, agreed))
         masks.append(mask if client == low else -mask)
-    return np.sum(masks, axis=0, dtype=np.int64)
+    total: Ints = np.sum(masks, axis=0, dtype=np.int64)
+    return total
 
 
 def modular(modulus: int, shape: tuple[int, ...]) -> Callable[[bytes], Ints]:

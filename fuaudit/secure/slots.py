@@ -4,10 +4,12 @@
 
     r(n, p) + sum over its other slots i of w(n, i) x(i)   modulo t
 
-with numbers r and w that follow from a check key, which clients and key holder have and the server has not. Checks add
-up like the slots do. So a sum opens only if each of its ciphertexts has every expected member once, at its own place,
-with nothing added: anything else passes with probability 1 / t at most a ciphertext, below 2**-43. It is the
-homomorphic authenticator of Agrawal and Boneh ("Homomorphic MACs", ACNS 2009), with an offset for each member.
+with weights w that clients and key holder know, and offsets r that the key holder and the member alone know. The server
+knows neither. Checks add up like the slots do. So a sum opens only if each of its ciphertexts has every expected member
+once, at its own place, with nothing added: anything else passes with probability 1 / t a ciphertext, below 2**-43. A
+member who knows the weights can change its own row and nobody's else. It cannot send a copy of another member's
+ciphertext as its own, nor one that was made to look different, for it does not know that member's offset. It is the
+homomorphic authenticator of Agrawal and Boneh ("Homomorphic MACs", ACNS 2009) with an offset for each member.
 
 One flipped bit of a ciphertext adds a power of one root to every slot. A plain sum over all slots is blind to that: the
 roots add up to zero.
@@ -50,22 +52,27 @@ def weighted(values: Ints, weights: Ints, modulus: int) -> Ints:
         piece = (values >> (LIMB * limb)) & ((1 << LIMB) - 1)
         product = ((product << LIMB) + weights * piece) % modulus
     # 2**16 numbers below 2**46 add up to less than 2**63
-    starts = np.arange(0, product.shape[-1], 1 << LIMB)
-    total: Ints = (np.add.reduceat(product, starts, axis=-1) % modulus).sum(axis=-1) % modulus
+    starts = np.arange(0, values.shape[-1], 1 << LIMB)
+    parts: Ints = np.add.reduceat(product, starts, axis=-1) % modulus
+    total: Ints = parts.sum(axis=-1) % modulus
     return total
 
 
-def offsets(check: bytes, member: int, terms: Terms) -> Ints:
-    """What one member adds to its checks, ``(n,)``: r above."""
-    key = derived(check, b"offset " + member.to_bytes(8, "little"), terms.digest)
-    return below(terms.layout.ring.modulus, key, terms.layout.ciphertexts(terms.columns))
+def offset_key(check: bytes, member: int) -> bytes:
+    """The key of a member's offsets, from the key holder's key of checks."""
+    return derived(check, b"offsets", member.to_bytes(8, "little"))
 
 
-def checks(slots: Ints, check: bytes, members: Iterable[int], terms: Terms) -> Ints:
-    """The checks ``(n,)`` of slots ``(n, 4095)``, or of their sums, over some members."""
+def weight_key(check: bytes) -> bytes:
+    """The key of weights, which all members have."""
+    return derived(check, b"weights", b"")
+
+
+def checks(slots: Ints, weights: bytes, offsets: Iterable[bytes], terms: Terms) -> Ints:
+    """The checks ``(n,)`` of slots ``(n, 4095)``, or of their sums, by the keys of weights and of members' offsets."""
     modulus = terms.layout.ring.modulus
-    weights = below(modulus, derived(check, b"weights", terms.digest), slots.size).reshape(slots.shape)
-    sums = weighted(slots, weights, modulus)
-    for member in members:
-        sums = (sums + offsets(check, member, terms)) % modulus
+    factors = below(modulus, derived(weights, b"numbers", terms.digest), slots.size)
+    sums = weighted(slots, factors.reshape(slots.shape), modulus)
+    for key in offsets:
+        sums = (sums + below(modulus, derived(key, b"numbers", terms.digest), len(slots))) % modulus
     return sums

@@ -159,8 +159,11 @@ def _encrypted(play: Play) -> Opened:
     terms, enter = play.terms, play.parties.enter_context
     witness_identity = enter(Identity())
     holder = enter(KeyHolder(terms, witness_identity.public, play.books.holder))
-    handout, keyless = holder.handout(), holder.keyless()
-    clients = {one: enter(Client(terms, one, play.rows[one], play.identities[one], handout)) for one in terms.members}
+    keyless = holder.keyless()
+    clients = {
+        one: enter(Client(terms, one, play.rows[one], play.identities[one], holder.handout(one)))
+        for one in terms.members
+    }
     announced: list[Message] = []
     if has_masks(terms):
         announced = [clients[one].announce() for one in play.here("announce")]
@@ -176,7 +179,7 @@ def _ckks(play: Play) -> Opened:
     require_enough(came, play.terms)
     for one in came:
         play.terms.require_values(play.rows[one], one)
-    holder = play.parties.enter_context(ckks.DemoKeyHolder(play.terms))
+    holder = play.parties.enter_context(ckks.DemoKeyHolder(play.terms.bits, play.terms.most))
     total = ckks.added(holder.keyless(), [ckks.encrypted(holder.public(), play.rows[one]) for one in came])
     decrypted = holder.opened(total)[: play.terms.columns]
     return Opened(tuple(came), np.rint(decrypted).astype(np.int64))
