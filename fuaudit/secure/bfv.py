@@ -158,6 +158,8 @@ def _budget(ring: Plaintexts) -> int:
     parameters.set_coeff_modulus(seal.CoeffModulus.Create(SLOTS, list(MODULI)))
     parameters.set_plain_modulus(seal.Modulus(ring.modulus))
     context = seal.SEALContext(parameters, True, seal.SEC_LEVEL_TYPE.TC128)
+    if not context.parameters_set():
+        return -1  # the library takes them for less than 128 bits of security
     maker, public, plain = seal.KeyGenerator(context), seal.PublicKey(), seal.Plaintext()
     maker.create_public_key(public)
     one, total = seal.Ciphertext(context), seal.Ciphertext(context)
