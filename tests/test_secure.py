@@ -150,9 +150,9 @@ def test_who_is_silent_makes_no_sum_wrong(name, step, gone, smallest):
     rows, absent = rows_of(6, 9), dict.fromkeys(gone, step)
     if not opens(name, step, 6 - len(gone), smallest):
         with pytest.raises(RefusedError):
-            Suite(name).opened(rows, 12, absent, smallest)
+            Suite(name).opened(rows, 12, None, absent, smallest)
         return
-    opened = Suite(name).opened(rows, 12, absent, smallest)
+    opened = Suite(name).opened(rows, 12, None, absent, smallest)
     assert opened.members == tuple(one for one in range(6) if step == "unmask" or one not in gone)
     assert np.array_equal(opened.sums, rows[list(opened.members)].sum(axis=0))
 
@@ -173,7 +173,7 @@ def test_what_was_not_opened_may_be_tried_again_unless_shares_were_told():
     for name, gone, again in (("bfv+mask", "send", True), ("mask", "send", True), ("mask", "unmask", False)):
         suite, books = Suite(name), Books()
         with pytest.raises(RefusedError):
-            suite.opened(rows, 12, dict.fromkeys((0, 1), gone), books=books)
+            suite.opened(rows, 12, None, dict.fromkeys((0, 1), gone), books=books)
         if again:
             assert np.array_equal(suite.opened(rows, 12, books=books).sums, rows.sum(axis=0))
         else:

@@ -589,10 +589,10 @@ def told(monkeypatch):
 
 BROKEN = {
     "a value outside": lambda: Suite("bfv+mask").sums(rows_of(3, 5) * 2, 12),
-    "too few": lambda: Suite("bfv").opened(rows_of(3, 5), 12, {1: "send"}),
-    "too few, behind masks": lambda: Suite("bfv+mask").opened(rows_of(4, 5), 12, {1: "send"}),
-    "too few with shares": lambda: Suite("mask").opened(rows_of(4, 5), 12, {1: "unmask", 2: "unmask"}),
-    "too few to deal": lambda: Suite("mask").opened(rows_of(4, 5), 12, {1: "share", 2: "share"}),
+    "too few": lambda: Suite("bfv").opened(rows_of(3, 5), 12, None, {1: "send"}),
+    "too few, behind masks": lambda: Suite("bfv+mask").opened(rows_of(4, 5), 12, None, {1: "send"}),
+    "too few with shares": lambda: Suite("mask").opened(rows_of(4, 5), 12, None, {1: "unmask", 2: "unmask"}),
+    "too few to deal": lambda: Suite("mask").opened(rows_of(4, 5), 12, None, {1: "share", 2: "share"}),
 }
 SECRETS = (PairKey, Handout, Dealt)
 

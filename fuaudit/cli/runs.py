@@ -26,6 +26,7 @@ from fuaudit.cli.options import (
 from fuaudit.cli.proposed import after_training, run_of, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.secure.names import EXACT
 from fuaudit.text import WITH_DATA, command, counted, printable
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ NOT_HERE = (
     help="What was published since, 16 to 64 bytes in hexadecimal: it is mixed into all draws. "
     "For a promise that says that one is to come.",
 )
+@click.option(
+    "--secure",
+    type=click.Choice(EXACT),
+    help="Make the sums of the transport secure-sum by this suite, each party an object of its own; no bit of the run "
+    "depends on it but its name in the ledger.",
+)
 @output_options
 def train(
     config: Path,
@@ -59,6 +66,7 @@ def train(
     stop_after: int | None,
     promise: Path | None,
     beacon: str | None,
+    secure: str | None,
     output: Output,
 ) -> None:
     """Train a federation from CONFIG (TOML) and save the run."""
@@ -84,6 +92,7 @@ def train(
             promise=promise,
             beacon=beacon,
             baseline=lambda number, share: constant.append((number, share)),
+            secure=secure,
         )
     done = f"trained {counted(run.rounds_executed, 'round')}"
     describe(run, output, done, constant, after_training(run, data))

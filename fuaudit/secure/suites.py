@@ -19,11 +19,11 @@ from fuaudit.secure import bfv, ckks
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, require_enough
+from fuaudit.secure.names import SCARY
 from fuaudit.secure.refusal import forgetting
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, layout_of, new_attempt
 
-SCARY = "ckks-demo-whose-sums-give-the-key-away"
 STEPS = ("announce", "share", "send", "unmask")
 NOBODY: Mapping[int, str] = MappingProxyType({})
 
@@ -81,6 +81,7 @@ class Suite:
         self,
         rows: Ints,
         bits: int,
+        clients: Sequence[int] | None = None,
         absent: Mapping[int, str] = NOBODY,
         smallest: int | None = None,
         at: tuple[int, int] = (0, 0),
@@ -89,8 +90,9 @@ class Suite:
         """A buffer of rows ``(s, c)``, opened once.
 
         Args:
-            rows: int64, from -(2**(bits - 1) - 1) to 2**(bits - 1) - 1; row i is that of client i.
+            rows: int64, from -(2**(bits - 1) - 1) to 2**(bits - 1) - 1.
             bits: of a value.
+            clients: whose the rows are, each once; None is 0, 1, ...
             absent: client -> the step from which on it is silent: "announce", "share", "send" or "unmask".
             smallest: from how many rows on the sum is opened; None is all of them.
             at: numbers of round and buffer.
@@ -100,25 +102,29 @@ class Suite:
             UsageError: a value is outside its field, or rows, absent or smallest do not fit.
             RefusedError: the buffer is discarded.
         """
-        if rows.ndim != 2 or not set(absent) <= set(range(len(rows))) or not set(absent.values()) <= set(STEPS):
-            raise UsageError(f"a buffer is of rows (s, c), and who is absent is so from a step of {', '.join(STEPS)}")
+        names = tuple(range(len(rows))) if clients is None else tuple(clients)
+        if rows.ndim != 2 or len(names) != len(rows) or not set(absent) <= set(names) or len(set(names)) != len(names):
+            raise UsageError(f"a buffer is of rows (s, c) of s clients, and not {rows.shape} of {names}")
+        if not set(absent.values()) <= set(STEPS):
+            raise UsageError(f"who is absent is so from one of the steps {', '.join(STEPS)}")
         self.start()
         with ExitStack() as parties:
-            identities = [parties.enter_context(Identity()) for _ in rows]
-            members, keys = tuple(range(len(rows))), tuple(each.public for each in identities)
+            members = tuple(sorted(names))
+            identities = {one: parties.enter_context(Identity()) for one in members}
+            keys = tuple(identities[one].public for one in members)
             few = len(rows) if smallest is None else smallest
             terms = Terms(self.name, members, rows.shape[1], bits, self.most, few, keys, LIBRARY, *at, new_attempt())
-            play = Play(terms, rows, identities, absent, books or Books(), parties)
+            play = Play(terms, dict(zip(names, rows, strict=True)), identities, absent, books or Books(), parties)
             return SUITES[self.name](play)
 
 
 @dataclass(frozen=True)
 class Play:
-    """One buffer as it is played. ``parties`` ends all of them, also after an error."""
+    """One buffer as it is played; rows and identities by client. ``parties`` ends all of them, also after an error."""
 
     terms: Terms
-    rows: Ints
-    identities: Sequence[Identity]
+    rows: Mapping[int, Ints]
+    identities: Mapping[int, Identity]
     absent: Mapping[int, str]
     books: Books
     parties: ExitStack
@@ -135,7 +141,7 @@ def _plain(play: Play) -> Opened:
     for one in came:
         play.terms.require_values(play.rows[one], one)
     require_enough(came, play.terms)
-    return Opened(tuple(came), play.rows[came].sum(axis=0))
+    return Opened(tuple(came), np.sum([play.rows[one] for one in came], axis=0))
 
 
 def _mask(play: Play) -> Opened:

@@ -14,7 +14,7 @@ from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
-from fuaudit.runs.ledger import models_told
+from fuaudit.runs.ledger import models_told, suite_of
 from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
@@ -23,6 +23,7 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
 from fuaudit.workflow.append import mend_ledger
+from fuaudit.workflow.secured import require_same_platform, secured
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
@@ -59,14 +60,16 @@ def resume(
         _require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
+        here = Platform.here(ready, done)
+        require_same_platform(ledger, here)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
             _require_next_secrets(unfinished, above)
             return carry_out(writer, ready, above, unfinished.plan, progress)
-        writer.record_platform(Platform.here(ready, done))
-        return finish(writer, ready, unfinished.plan, info["rounds_executed"], progress)
+        writer.record_platform(here)
+        return finish(writer, secured(ready, suite_of(ledger)), unfinished.plan, info["rounds_executed"], progress)
 
 
 def _require_fitting(run: Run, stored: Sequence[int]) -> None:

@@ -32,6 +32,7 @@ from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
+from fuaudit.workflow.secured import secured
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -48,6 +49,7 @@ def train(
     promise: Promise | Path | str | None = None,
     beacon: str | None = None,
     baseline: Any = None,
+    secure: str | None = None,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -62,6 +64,8 @@ def train(
         beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Given just where
             the promise says that one is to come.
         baseline: called with the most common class of the test rows, and its share of them.
+        secure: the suite of :mod:`fuaudit.secure` that makes the sums; its name stands in the ledger, and nothing else
+            in the run depends on it.
 
     Raises:
         UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
@@ -84,6 +88,7 @@ def train(
     rounds_executed = plan.law.rounds if stop_after is None else stop_after
     if not 1 <= rounds_executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {rounds_executed}: it has rounds 1 to {plan.law.rounds}")
+    sums = secured(ready, secure)
     require_space(out, size_of_run(ready, first.common.original))
     platform = Platform.here(ready, 0)
     if announce:
@@ -93,9 +98,9 @@ def train(
     with claimed(out):
         writer = RunWriter(out)
         info = {"kind": "training", "rounds_executed": rounds_executed}
-        writer.begin(first.common, info, plan, first.secrets, beacon=mixed)
+        writer.begin(first.common, info, plan, first.secrets, beacon=mixed, suite=secure)
         writer.record_platform(platform)
-        return finish(writer, ready, plan, rounds_executed, progress)
+        return finish(writer, sums, plan, rounds_executed, progress)
 
 
 def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:

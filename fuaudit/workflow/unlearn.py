@@ -22,7 +22,7 @@ from fuaudit.plans.veil import rewritten
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.layout import EDIT, stored_rounds
-from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
@@ -31,6 +31,7 @@ from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
+from fuaudit.workflow.secured import require_fresh_noise, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -82,6 +83,7 @@ def unlearn(
     unlearner = registry.build("unlearners", {**(options or {}), "use": name})
     editor, entry = is_editor(unlearner), registry.find("unlearners", name)
     record = unlearner_record(entry, unlearner)
+    require_fresh_noise(run, unlearner)
     fresh = run.fresh(request)
     run.plan.retained.without(request)  # says what is unknown
     if editor:
@@ -110,7 +112,9 @@ def unlearn(
     secrets = run.secrets and run.secrets.after(change.plan.retained.samples, renewal)
     with claimed(out):
         writer = RunWriter(out, Ledger(time=run.ledger.time))
-        writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon)
+        writer.begin(
+            run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon, suite_of(run.ledger)
+        )
         return carry_out(writer, ready, run, change.plan, progress)
 
 
@@ -196,7 +200,7 @@ def carry_out(
     writer.record_platform(Platform.here(ready, done), platforms_kept(parent.ledger, kept_rounds))
     if not before_a_kill:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
-    return finish(writer, ready, plan, plan.law.rounds, progress, draws=draws)
+    return finish(writer, secured(ready, suite_of(writer.ledger)), plan, plan.law.rounds, progress, draws=draws)
 
 
 def record_request(writer: RunWriter, parent: Run) -> None:
