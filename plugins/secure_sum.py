@@ -16,9 +16,9 @@ What differs from print, and why:
   are feared, and each who was rejected by name is one less, so at most so many buffers are bad.
 
 Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
-suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise`` rows
-are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else they are
-added in the order of places.
+suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise``
+rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else
+they are added in the order of places.
 
 Guarantee: the server is given no row of one client. What a mean of s tells is not hidden, nor is what a member of a
 buffer of two can subtract.

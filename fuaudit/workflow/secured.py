@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuaudit.declared import says
-from fuaudit.errors import UsageError
+from fuaudit.errors import UsageError, nearest
 from fuaudit.registry import build
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.run import Run
+from fuaudit.secure.names import EXACT
 from fuaudit.training.releases import NOISY, released_by
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
@@ -28,6 +29,8 @@ def secured(ready: Setup, suite: str | None) -> Setup:
     """
     if suite is None:
         return ready
+    if suite not in EXACT:
+        raise UsageError(f"there is no suite {suite!r} for training", nearest(suite, EXACT))
     if ready.config.run.checkpoint_every != 1:
         raise UsageError(
             f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",
