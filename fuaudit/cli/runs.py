@@ -469,6 +469,7 @@ def describe(
     """
     from fuaudit.data.adversaries import in_words as in_words_of_adversaries
     from fuaudit.formats.schema import SALT
+    from fuaudit.runs.ledger import suite_of
     from fuaudit.runs.names import in_words, to_forget
     from fuaudit.runs.traffic import traffic
 
@@ -493,6 +494,7 @@ def describe(
         "adversaries": in_words_of_adversaries(run.config.adversary),
         "exchange": _exchange(run),
         "confidential": _confidential(run),
+        "secure": suite_of(run.ledger),
         "traffic": None if run.by_editor else traffic(run).table(),
     }
     lines = [
@@ -510,6 +512,7 @@ def describe(
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
     lines += [f"  {text}" for text in (_concluded(run) if concluded else ())]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
+    lines += [f"  sums          by {document['secure']}, by its ledger; no audit judges it"] * bool(document["secure"])
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:
         document |= {
