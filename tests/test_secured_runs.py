@@ -37,6 +37,7 @@ FEDREP = FEDAVG | {
     "transport": {"use": "secure-sum", "size": 2},
     "server": [{"use": "coordinate-median"}],
 }
+BITS = {"use": "alie", "clients": [3]}
 NOISY = FEDAVG | {"client": [NOISE, QUANTISE]}
 
 
@@ -159,6 +160,16 @@ def test_the_sums_of_a_parent_minus_those_of_a_child_are_the_erased_row():
 
     rest = noisy([0, 1, 2]) + noisy([3, 4, 5]) - noisy([5, 2]) - noisy([1, 4, 3]) - rows[0]
     assert abs(rest.std() / (100 * 11**0.5) - 1) < 0.1  # 11 noises, of six rows and of five
+
+
+@pytest.mark.parametrize(
+    "client", [[{"use": "consensus", "per_client": 2, "alpha": 0.5}, NOISE, QUANTISE], [BITS, NOISE, QUANTISE]]
+)
+def test_noise_that_no_account_takes_allows_no_unlearning(tmp_path, client):
+    """Behind an agreement, or behind a Byzantine client who sees all rows."""
+    run = trained(tmp_path / "run", FEDAVG | {"client": client})
+    with pytest.raises(UsageError, match="are the row of who is erased"):
+        unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
 
 
 def test_unlearning_that_would_tell_the_erased_row_is_refused(tmp_path, quick):

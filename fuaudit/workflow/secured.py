@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest
-from fuaudit.registry import build
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.platforms import Platform, platforms_of
+from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
 from fuaudit.secure.names import EXACT
-from fuaudit.training.releases import NOISY, released_by
+from fuaudit.training.releases import NOISY
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 
@@ -64,8 +63,5 @@ def require_fresh_noise(run: Run, unlearner: object) -> None:
 
 
 def _has_noise(run: Run) -> bool:
-    """Whether all that honest clients send has noise of their own draw; each request draws it anew."""
-    exchange = run.exchange
-    stages = [stage for part, stage in enumerate(exchange.client_stages.stages) if part not in exchange.byzantine]
-    releasing = [part for part in (*stages, build("solvers", run.config.solver)) if says(part, "releases") is not None]
-    return any(released_by(part, run.model.numel()).mechanism in NOISY for part in releasing)
+    """Whether all that honest clients send has noise of their own draw, in parts whose word an account takes."""
+    return any(release.mechanism in NOISY for release in by_config(run, strangers(run)))
