@@ -50,7 +50,9 @@ class Parties:
 
     def client(self, number, terms=None):
         handout = self.holder.handout(number)
-        return Client(terms or self.terms, number, self.rows[number], self.identities[number], handout)
+        return Client(
+            terms or self.terms, number, self.rows[number], self.identities[number], handout, self.books[number]
+        )
 
     def announced(self):
         return [one.announce() for one in self.clients] if self.suite == "mask" or has_masks(self.terms) else []

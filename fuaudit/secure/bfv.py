@@ -11,7 +11,7 @@ TenSEAL draws keys and noise from its own generator, whose seeds are of the oper
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from fuaudit.errors import UsageError
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints, fresh, words
-from fuaudit.secure.terms import SLOTS, Plaintexts, installed, require_library
+from fuaudit.secure.terms import RINGS, SLOTS, Plaintexts, installed, require_library
 
 MODULI = (60, 40)
 """Bits of the ciphertexts' modulus, and of the special prime that TenSEAL's contexts cannot do without."""
@@ -73,6 +73,16 @@ def loaded(part: bytes, keyless: bool) -> Context:
     Raises:
         RefusedError: it has a secret key, or another key where it shall have none.
     """
+    return _keyless(part) if keyless else _checked(part, keyless=False)
+
+
+@lru_cache(maxsize=len(RINGS))
+def _keyless(part: bytes) -> Context:
+    """Made once for a ring: it holds no key, and making it costs more than most additions."""
+    return _checked(part, keyless=True)
+
+
+def _checked(part: bytes, keyless: bool) -> Context:
     import tenseal
 
     context = tenseal.context_from(part, n_threads=1)

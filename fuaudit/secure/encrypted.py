@@ -81,14 +81,20 @@ class Total:
 
 
 class Client(Party):
-    """One client. It holds the public key, and the keys of its checks."""
+    """One client. It holds the public key, and the keys of its checks; ``once`` is its memory of the run.
 
-    def __init__(self, terms: Terms, number: int, values: Ints, identity: Identity, handout: Handout) -> None:
+    It sends its row once a round. Of two attempts with other lists a key holder that colludes could open both sums, and
+    their difference is a row.
+    """
+
+    def __init__(
+        self, terms: Terms, number: int, values: Ints, identity: Identity, handout: Handout, once: Once
+    ) -> None:
         super().__init__("announce" if has_masks(terms) else "send")
         terms.require_values(values, number)
         if handout.terms != terms.digest:
             raise RefusedError(f"client {number} and the key holder did not agree on the same terms")
-        self.terms, self.number, self._identity = terms, number, identity
+        self.terms, self.number, self._identity, self._once = terms, number, identity, once
         self._vault.put("row", values + terms.largest)
         self._vault.put("handout", handout)
 
@@ -117,6 +123,7 @@ class Client(Party):
             keys, agreed = announced_keys(announced, self.terms), list_digest(announced)
             masks = self._masks(keys, agreed, slots.shape)
             slots = (slots + masks) % layout.ring.modulus
+        self._once.require_first(self.terms.round)
         parts = bfv.encrypted(bfv.loaded(handout.public, keyless=False), slots, layout.ring)
         body = agreed + b"".join(len(part).to_bytes(LENGTH_BYTES, "little") + part for part in parts)
         return Message.signed("send", self.number, body, self.terms, self._identity)
@@ -171,7 +178,7 @@ def total_of(sent: Sequence[Message], announced: Sequence[Message], context: bfv
     if masked and (gone := sorted(due.keys() ^ bodies.keys())):
         raise RefusedError(
             f"client {gone[0]} announced a key and sent nothing, or the other way round: masks would not cancel",
-            "The buffer is discarded. Nothing of it was opened; another attempt has keys and masks of its own.",
+            "The buffer is discarded, and nothing of it was opened.",
         )
     rows = [[_parsed(client, part, context) for part in parts] for client, (_, parts) in bodies.items()]
     return Total(tuple(bodies), tuple(bfv.added(rows)))
@@ -181,7 +188,7 @@ def _parsed(client: int, part: bytes, context: bfv.Context) -> bfv.Ciphertext:
     try:
         return bfv.parsed(context, part)
     except RefusedError as error:
-        refused = str(error)
+        refused = error.args[0]
     raise RefusedError(f"client {client}: {refused}", blamed=client)
 
 

@@ -127,7 +127,7 @@ def require_enough(senders: Iterable[int], terms: Terms, at_least: int = 0) -> N
     if left < fewest:
         raise RefusedError(
             f"{left} of {len(terms.members)} clients of buffer {terms.buffer} are left, where {fewest} are needed",
-            "The buffer is discarded. Nothing of it was opened; another attempt has keys and masks of its own.",
+            "The buffer is discarded, and nothing of it was opened.",
         )
 
 

@@ -102,7 +102,7 @@ class Suite:
             UsageError: a value is outside its field, or rows, absent or smallest do not fit.
             RefusedError: the buffer is discarded.
         """
-        names = tuple(range(len(rows))) if clients is None else tuple(clients)
+        names = tuple(range(len(rows))) if clients is None else tuple(map(int, clients))
         if rows.ndim != 2 or len(names) != len(rows) or not set(absent) <= set(names) or len(set(names)) != len(names):
             raise UsageError(f"a buffer is of rows (s, c) of s clients, and not {rows.shape} of {names}")
         if not set(absent.values()) <= set(STEPS):
@@ -167,7 +167,9 @@ def _encrypted(play: Play) -> Opened:
     holder = enter(KeyHolder(terms, witness_identity.public, play.books.holder))
     keyless = holder.keyless()
     clients = {
-        one: enter(Client(terms, one, play.rows[one], play.identities[one], holder.handout(one)))
+        one: enter(
+            Client(terms, one, play.rows[one], play.identities[one], holder.handout(one), play.books.client(one))
+        )
         for one in terms.members
     }
     announced: list[Message] = []
