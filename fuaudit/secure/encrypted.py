@@ -226,13 +226,15 @@ class KeyHolder(Party):
         super().__init__("open")
         self.terms, self._witness, self._once = terms, witness, once
         bfv.require_margin(terms.layout.ring)
-        self._vault.put("keys", bfv.new_keys(terms.layout.ring))
+        keys = bfv.new_keys(terms.layout.ring)
+        self._vault.put("keys", keys)
+        self._vault.put("public", bfv.public_part(keys))
         self._vault.put("check", fresh())
 
     def handout(self, client: int) -> Handout:
         """For one client."""
-        keys, check = self._vault.get("keys", object), self._vault.get("check", bytes)
-        return Handout(self.terms.digest, bfv.public_part(keys), weight_key(check), offset_key(check, client))
+        public, check = self._vault.get("public", bytes), self._vault.get("check", bytes)
+        return Handout(self.terms.digest, public, weight_key(check), offset_key(check, client))
 
     def keyless(self) -> bytes:
         """For server and witness, 86 bytes."""
