@@ -7,8 +7,8 @@ what disturbs the machine disturbs all; medians of ``--turns``. Bytes are what o
 
 NVFlare's way is made after its description, with the same version of TenSEAL, and is no run of NVFlare: CKKS of degree
 8192 with moduli of 60, 40 and 40 bits and a scale of 2**40, one symmetric key for all, one vector for each of 20
-layers, the mean taken by a product on the server, sums opened by a client. Its messages have a copy of the context with every
-vector; a second row leaves the copies out.
+layers, the mean taken by a product on the server, sums opened by a client. Its messages have a copy of the context with
+every vector; a second row leaves the copies out.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ def page(costs: dict[tuple[str, int], Cost], values: int, turns: int) -> str:
         ),
         "",
         f"NVFlare's way over the same {few:,} values takes {costs[COPIES, few].total / sparse.total:.1f} times the "
-        f"time and {costs[COPIES, few].sent / sparse.sent:.1f} times the bytes of `bfv+mask`; without copies of the context "
-        f"{costs[BARE, few].total / sparse.total:.1f} and {costs[BARE, few].sent / sparse.sent:.1f} times.",
+        f"time and {costs[COPIES, few].sent / sparse.sent:.1f} times the bytes of `bfv+mask`; without copies of the "
+        f"context {costs[BARE, few].total / sparse.total:.1f} and {costs[BARE, few].sent / sparse.sent:.1f} times.",
         "",
         "NVFlare's way is made after its description with the same library, and is no run of NVFlare: there is no "
         "network, and no layer is left out. It protects against less: whoever sees its sums has the key "

@@ -196,6 +196,7 @@ class Server:
     """The server: it adds ciphertexts, and has no key at all."""
 
     def __init__(self, terms: Terms, keyless: bytes) -> None:
+        bfv.loaded(keyless, keyless=True)
         self.terms, self._keyless = terms, keyless
 
     @forgetting
@@ -208,6 +209,7 @@ class Witness:
     """The witness: it adds again, and signs a sum once for each buffer of a round. It has no key that opens."""
 
     def __init__(self, terms: Terms, keyless: bytes, identity: Identity, once: Once) -> None:
+        bfv.loaded(keyless, keyless=True)
         self.terms, self._keyless, self._identity, self._once = terms, keyless, identity, once
 
     @forgetting

@@ -22,7 +22,7 @@ from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
-from fuaudit.workflow.append import mend_ledger
+from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.secured import require_same_platform, secured
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
@@ -54,22 +54,29 @@ def resume(
         stored = RunWriter(folder).stored
         done = stored[-1] if stored else 0
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
+        # before the ledger is mended: that cuts the platform of a round of which nothing was stored
+        _require_same_platform(Run(folder, "", info, {}, unmended(folder), config), data, done)
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
         _require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
-        here = Platform.here(ready, done)
-        require_same_platform(ledger, here)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
             _require_next_secrets(unfinished, above)
             return carry_out(writer, ready, above, unfinished.plan, progress)
-        writer.record_platform(here)
+        writer.record_platform(Platform.here(ready, done))
         return finish(writer, secured(ready, suite_of(ledger)), unfinished.plan, info["rounds_executed"], progress)
+
+
+def _require_same_platform(run: Run, data: Path | str | Dataset | None, done: int) -> None:
+    """Raises UsageError where a suite may have opened a round of which nothing is stored, on another platform."""
+    if suite_of(run.ledger) is not None:
+        ready = setup(run.config, data, run.rows).turned(run.owner)
+        require_same_platform(run.ledger, Platform.here(ready, done))
 
 
 def _require_fitting(run: Run, stored: Sequence[int]) -> None:
