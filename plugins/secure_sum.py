@@ -27,14 +27,17 @@ buffer of two can subtract.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fuaudit_plugins.quantise import Quantise
 
 from fuaudit.plugins import Delivery, RoundContext, Summed, UsageError
 
 if TYPE_CHECKING:
-    from fuaudit_plugins.secured_sum import SecuredSum
     from torch import Tensor
+
+    from fuaudit.plugins import Books, Suite
 
 
 def sizes(rows: int, size: int) -> list[int]:
@@ -119,6 +122,49 @@ class SecureSum:
         Raises:
             UsageError: rows are no whole numbers there, or there is no such suite, or none for such buffers.
         """
-        from fuaudit_plugins.secured_sum import secured  # cryptography, which no other use of this file needs
+        from fuaudit.plugins import Books, Suite  # cryptography, which no other use of this file needs
 
-        return secured(self, suite, before)
+        if not before or not isinstance(before[-1], Quantise):
+            raise UsageError(
+                f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
+                'Put the client stage "quantise" last, in front of secure-sum.',
+            )
+        if self.smallest == 2 < self.size:
+            raise UsageError(
+                f"the suite {suite!r} opens no buffer of {self.size} from 2 rows on", "Take a smallest of 3 or more."
+            )
+        made, rounding = Suite(suite, most=2 * self.size - 1), before[-1]
+        made.start()
+        own = (self.size, self.smallest, self.byzantine)
+        return SecuredSum(*own, suite=made, bits=rounding.bits, step=rounding.step, books=Books())
+
+
+@dataclass(frozen=True)
+class SecuredSum(SecureSum):
+    """Means of buffers whose sums a suite makes, exactly those of :class:`SecureSum`; no config names it.
+
+    Rows are whole numbers of a step, and the step is a power of two. A suite adds them up exactly, as float64 does, so
+    nothing that is delivered depends on which suite it was, nor on any key.
+
+    Attributes:
+        suite: of ``fuaudit.secure``.
+        bits: of a whole number; those that ``quantise`` has.
+        step: what one counts.
+        books: what the parties remember of what they opened.
+    """
+
+    suite: Suite = field(kw_only=True)
+    bits: int = field(kw_only=True)
+    step: float = field(kw_only=True)
+    books: Books = field(kw_only=True, repr=False, compare=False)
+
+    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+        import torch
+
+        scaled = rows.to(torch.float64) / self.step
+        if bool((scaled != scaled.round()).any()):
+            raise UsageError(f"a row is not of whole numbers of {self.step}", 'Put "quantise" in front of secure-sum.')
+        whole = scaled.to(torch.int64).cpu().numpy()
+        clients = context.cohort.clients[places].tolist()
+        opened = self.suite.opened(whole, self.bits, clients, at=(context.number, number), books=self.books)
+        return torch.from_numpy(opened.sums).to(rows.device, torch.float64) * self.step

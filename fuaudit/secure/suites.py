@@ -1,6 +1,6 @@
 """Suites: five ways to one function of whole numbers, ``sums(rows (s, c), bits) -> (c,)``.
 
-All give the same sums. What differs is who could have seen a row ([docs/secure-aggregation.md] has a table). Here all
+All give the same sums. What differs is who could have seen a row (docs/secure-aggregation.md has a table). Here all
 parties are objects of one process, and a round is played between them: it shows sums and costs, and hides nothing from
 whoever runs it.
 """
