@@ -55,7 +55,7 @@ def resume(
         done = stored[-1] if stored else 0
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
         # before the ledger is mended: that cuts the platform of a round of which nothing was stored
-        _require_same_platform(Run(folder, "", info, {}, unmended(folder), config), data, done)
+        _require_where_begun(Run(folder, "", info, {}, unmended(folder), config), data, done)
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
@@ -72,7 +72,7 @@ def resume(
         return finish(writer, secured(ready, suite_of(ledger)), unfinished.plan, info["rounds_executed"], progress)
 
 
-def _require_same_platform(run: Run, data: Path | str | Dataset | None, done: int) -> None:
+def _require_where_begun(run: Run, data: Path | str | Dataset | None, done: int) -> None:
     """Raises UsageError where a suite may have opened a round of which nothing is stored, on another platform."""
     if suite_of(run.ledger) is not None:
         ready = setup(run.config, data, run.rows).turned(run.owner)
