@@ -325,7 +325,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "byzantine": ("settle", "proposals"),
     "client_stages": ("settle",),
     "laws": ("included",),
-    "transports": ("require_places",),
+    "transports": ("require_places", "secured"),
 }
 """Kind of plugin -> the methods that it may have."""
 

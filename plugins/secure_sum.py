@@ -15,8 +15,10 @@ What differs from print, and why:
   delivered, the model and what the server remembers stay, and every client's memory keeps its whole update. f clients
   are feared, and each who was rejected by name is one less, so at most so many buffers are bad.
 
-Here no cryptography hides the rows: the simulator sees them. Behind ``quantise`` rows are whole numbers of a power of
-two, and sums are exact in any order, as those of a cryptographic sum are. Else they are added in the order of places.
+Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
+suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise``
+rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else
+they are added in the order of places.
 
 Guarantee: the server is given no row of one client. What a mean of s tells is not hidden, nor is what a member of a
 buffer of two can subtract.
@@ -24,13 +26,19 @@ buffer of two can subtract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.skellam import SkellamNoise
 
 from fuaudit.plugins import Delivery, RoundContext, Summed, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fuaudit.plugins import Books, Suite
 
 
 def sizes(rows: int, size: int) -> list[int]:
@@ -84,12 +92,10 @@ class SecureSum:
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
         counted = [] if failed else opened
         sent, means = torch.zeros_like(rows), rows.new_empty(len(counted), rows.shape[-1])
-        for mean, some in zip(means, counted, strict=True):
-            total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
-            for row in some.tolist():  # one after the other: a library's order may depend on the shape
+        for number, (mean, some) in enumerate(zip(means, counted, strict=True)):
+            for row in some.tolist():
                 sent[row] = rows[row]
-                total += rows[row]
-            mean.copy_(total / len(some))
+            mean.copy_(self._sum(rows[some], some, number, context) / len(some))
         return Delivery(means, context.cohort.counted(len(means)), sent)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
@@ -100,6 +106,68 @@ class SecureSum:
         number = came.cumsum(dim=0) - 1  # of each participation among those that were not rejected
         return [number[one[came[one]]].sort().values for one in order.split(sizes(len(came), self.size))]
 
+    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+        """The sum ``(c,)`` in float64 of the rows of a buffer ``(s, c)``, of these places of the cohort ``(s,)``."""
+        import torch
+
+        total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
+        for row in rows:  # one after the other: a library's order may depend on the shape
+            total += row
+        return total
+
     def in_the_clear(self) -> SecureSum:
-        """Itself: there is no cryptography."""
-        return self
+        """The same without cryptography."""
+        return SecureSum(self.size, self.smallest, self.byzantine)
+
+    def secured(self, suite: str, before: Sequence[object]) -> SecuredSum:
+        """The same with sums by a suite; ``before`` are the client stages in front of it.
+
+        Raises:
+            UsageError: rows are no whole numbers there, or there is no such suite, or none for such buffers.
+        """
+        from fuaudit.plugins import Books, Suite  # cryptography, which no other use of this file needs
+
+        if not before or not isinstance(before[-1], Quantise | SkellamNoise):
+            raise UsageError(
+                f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
+                'Put the client stage "quantise", or "skellam-noise", last, in front of secure-sum.',
+            )
+        if self.smallest == 2 < self.size:
+            raise UsageError(
+                f"the suite {suite!r} opens no buffer of {self.size} from 2 rows on", "Take a smallest of 3 or more."
+            )
+        made = Suite(suite, most=2 * self.size - 1)
+        made.start()
+        own = (self.size, self.smallest, self.byzantine)
+        return SecuredSum(*own, suite=made, numbers=before[-1], books=Books())
+
+
+@dataclass(frozen=True)
+class SecuredSum(SecureSum):
+    """Means of buffers whose sums a suite makes, exactly those of :class:`SecureSum`; no config names it.
+
+    Rows are whole numbers of a step, and the step is a power of two. A suite adds them up exactly, as float64 does, so
+    nothing that is delivered depends on which suite it was, nor on any key.
+
+    Attributes:
+        suite: of ``fuaudit.secure``.
+        numbers: the client stage that makes whole numbers of so many bits, each of which counts a step.
+        books: what the parties remember of what they opened.
+    """
+
+    suite: Suite = field(kw_only=True)
+    numbers: Quantise | SkellamNoise = field(kw_only=True)
+    books: Books = field(kw_only=True, repr=False, compare=False)
+
+    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+        import torch
+
+        step = self.numbers.step_of(rows.shape[-1])
+        scaled = rows.to(torch.float64) / step
+        if bool((scaled != scaled.round()).any()):
+            raise UsageError(f"a row is not of whole numbers of {step}", 'Put "quantise" in front of secure-sum.')
+        whole = scaled.to(torch.int64).cpu().numpy()
+        clients = context.cohort.clients[places].tolist()
+        opened = self.suite.opened(whole, self.numbers.bits, clients, at=(context.number, number), books=self.books)
+        total: Tensor = torch.from_numpy(opened.sums).to(rows.device, torch.float64) * step
+        return total

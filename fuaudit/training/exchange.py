@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, offers, says
-from fuaudit.errors import PluginError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import build, called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
@@ -92,7 +92,9 @@ class Transport(Protocol):
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
     deliveries without cryptography; audits replay with it. ``require_places(places)`` may be left out: it raises
-    UsageError where rounds of so many participations at most could deliver nothing.
+    UsageError where rounds of so many participations at most could deliver nothing. ``secured(suite, before)`` may be
+    left out too: a transport with the same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the
+    client stages ``before``; UsageError where it cannot.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -243,6 +245,20 @@ class Exchange:
     def in_the_clear(self) -> Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
+
+    def secured(self, suite: str) -> Exchange:
+        """The same with sums by a suite of :mod:`fuaudit.secure`.
+
+        Raises:
+            UsageError: the transport adds up nothing, or rows are not whole numbers there.
+        """
+        if not offers(self.transport, "secured"):
+            raise UsageError(
+                f"{called(self.transport)} has no sums that a suite could make",
+                'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
+            )
+        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages)
+        return replace(self, transport=transport)
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""

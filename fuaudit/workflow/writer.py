@@ -50,10 +50,11 @@ from fuaudit.runs.layout import (
     of_round,
     rounds_in,
 )
-from fuaudit.runs.ledger import PLATFORM, Ledger
+from fuaudit.runs.ledger import PLATFORM, SECURED, Ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
+from fuaudit.secure.terms import LIBRARY
 from fuaudit.text import amount
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.received import Received
@@ -160,6 +161,7 @@ class RunWriter:
         secrets: ClientSecrets | None,
         requests: tuple[Request, ...] = (),
         beacon: str | None = None,
+        suite: str | None = None,
     ) -> None:
         """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
 
@@ -168,6 +170,7 @@ class RunWriter:
         Args:
             info: what ``run.json`` has beside what follows from config and machine.
             secrets: the clients', where they have some.
+            suite: that of :mod:`fuaudit.secure` which makes the sums, where one does.
         """
         require_new(self.path)
         config, engine, device = common.config, common.config.run.engine, common.config.run.device
@@ -184,6 +187,8 @@ class RunWriter:
             self.write(PLAN, plan_table(plan, requests))
             self.write(KEYS, common.keys.as_table())
             self.record("commitment", commitment=common.commitment)
+            if suite is not None:
+                self.record(SECURED, suite=suite, library=LIBRARY)
             self.write(RUN, {"format": FORMAT, **made_by, "beacon": beacon, **info})
         except BaseException:
             if not (self.path / RUN).exists():
