@@ -57,8 +57,9 @@ def require_fresh_noise(run: Run, unlearner: object) -> None:
     raise UsageError(
         f"the sums of {run.path} were opened by {suite!r}: where retained clients send again what they sent before, "
         "the sums of the parent minus those of the child are the row of who is erased",
-        'Only noise of the clients that is drawn anew covers it: train with the client stage "skellam-noise" (or '
-        '"gaussian-noise"), and use an unlearner that rewrites plans. Or train without --secure, where nothing is hidden from you.",
+        'Only noise of the clients that is drawn anew covers it: train with the client stage "skellam-noise" or '
+        '"gaussian-noise", and use an unlearner that rewrites plans. Or train without --secure, where nothing is '
+        "hidden from you.",
     )
 
 
