@@ -65,13 +65,17 @@ class SecureSum:
 
     def require_places(self, places: int) -> None:
         """Raises UsageError where rounds of so many participations fail from the start."""
-        buffers = sum(size >= self._fewest(size) for size in sizes(places, self.size))
+        buffers = self.rows_left(places)
         if 2 * self.byzantine >= buffers:
             raise UsageError(
                 f"every round of {places} would fail: {buffers} buffers count at most, and {self.byzantine} of them "
                 "may be bad",
                 "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
             )
+
+    def rows_left(self, places: int) -> int:
+        """How many buffers count at most in rounds of so many participations."""
+        return sum(size >= self._fewest(size) for size in sizes(places, self.size))
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
@@ -84,13 +88,15 @@ class SecureSum:
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
         counted = [] if failed else opened
         sent, means = torch.zeros_like(rows), rows.new_empty(len(counted), rows.shape[-1])
+        taken = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         for mean, some in zip(means, counted, strict=True):
+            taken[some] = True
             total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
             for row in some.tolist():  # one after the other: a library's order may depend on the shape
                 sent[row] = rows[row]
                 total += rows[row]
             mean.copy_(total / len(some))
-        return Delivery(means, context.cohort.counted(len(means)), sent)
+        return Delivery(means, context.cohort.counted(len(means)), sent, taken)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""

@@ -73,6 +73,10 @@ class SparseSum:
         if places < 2 or self.of_a_pair(places).denominator > FINEST:
             raise UsageError(f"sparse-sum adds up rows of two clients at least, and of 2,000 at most, not of {places}")
 
+    def rows_left(self, places: int) -> int:
+        """One mean at most."""
+        return min(places, 1)
+
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The mean ``(1, c)`` of what is sent of rows ``(n, c)``; nothing where fewer than two came."""
         import torch

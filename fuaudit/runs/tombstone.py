@@ -16,7 +16,7 @@ from fuaudit.runs.layout import CONFIG, RUN, TOMBSTONE, file_of, names_in, store
 from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of, read_form
 from fuaudit.runs.stored import WithInfo
-from fuaudit.training.exchange import Exchange, exchange_of
+from fuaudit.training.exchange import OF_ITS_OWN, Exchange, exchange_of
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,15 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
 
 def _tales_of_none(stone: Tombstone, exchange: Exchange) -> Iterator[str]:
     """Which parts its ledger makes tell of rounds, in words, that tell nothing; in what order would be told, too."""
+    order = {why: place for place, why in enumerate(OF_ITS_OWN)}
     for event in stone.ledger.of_kind("round"):
-        rejected = [told.get("client", 0) for told in event.get("told", ()) if told["part"] == "exchange"]
+        own = [
+            (order.get(told.get("why"), -1), told.get("client", -1))
+            for told in event.get("told", ())
+            if told["part"] == "exchange"
+        ]
         for told in event.get("told", ()):
-            if not exchange.may_tell(told) or rejected != sorted(rejected):
+            if not exchange.may_tell(told) or own != sorted(own):
                 yield f"its ledger holds what {told['part']} told of round {event['round']}, and that tells nothing"
 
 
