@@ -222,8 +222,8 @@ class Exchange:
             return event["part"] in self.telling
         if event["kind"] == "failed":
             return event["why"] == TOO_FEW and any(least_rows(stage) > 1 for stage in self.server.stages)
-        of_a_client = event["kind"] == "rejected" and event["why"] in (NOT_FINITE, LOST)
-        return of_a_client and event["client"] in self.deviating
+        whys = (NOT_FINITE, LOST) if self.client_stages.per_client_state else (NOT_FINITE,)
+        return event["kind"] == "rejected" and event["why"] in whys and event["client"] in self.deviating
 
     @property
     def deviating(self) -> frozenset[int]:
