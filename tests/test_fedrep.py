@@ -643,6 +643,27 @@ def test_an_erasure_that_leaves_too_few_buffers_says_so(tmp_path, fuaudit):
     assert "all rounds from 1 on: nothing was applied, and the model is the initial one" in out
 
 
+def test_an_unlearning_that_is_refused_in_a_round_says_how_to_go_on(tmp_path, fuaudit, monkeypatch):
+    """A rule of another package raises where it has too few rows; it says so in the round, and not before."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    run = trained(tmp_path / "run", server=[{"use": "test-of-four"}])
+    child = tmp_path / "child"
+    asked = "unlearn", run.path, "--client", "1", "--out", child, "--with"
+    code, _, err = fuaudit(*asked, "retrain")
+    assert (code, "four rows are needed, and there are 3" in err) == (2, True), err
+    again = f"fuaudit resume {child}"
+    assert f"What was complete is kept in {child}. Remove it to try again otherwise, or go on with: {again}" in err
+    code, _, err = fuaudit(*asked, "noop")
+    assert (code, f"{child} exists already: a run was begun there and did not end" in err) == (2, True), err
+    assert f"Finish it: {again}" in err
+    assert "What was complete" not in err
+    code, _, err = fuaudit("resume", child)
+    assert (code, "four rows are needed" in err, "What was complete" in err) == (2, True, False), err
+    shutil.rmtree(child)
+    code, _, err = fuaudit(*asked, "noop")
+    assert code == 0, err
+
+
 def test_who_was_never_drawn_costs_nothing(tmp_path, fuaudit):
     run = trained(tmp_path / "run", {"rounds": 1, "steps": 1})
     never = min({*run.plan.retained.owner} - {*run.plan.index.samples})
