@@ -74,7 +74,7 @@ class SecureSum:
             )
 
     def rows_left(self, places: int) -> int:
-        """How many buffers count at most in rounds of so many participations."""
+        """How many buffers of so many participations count at most."""
         return sum(size >= self._fewest(size) for size in sizes(places, self.size))
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:

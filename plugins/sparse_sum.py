@@ -94,7 +94,7 @@ class SparseSum:
             return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
         sent = (rows / float(self.of_a_client(len(came)))).where(chosen, rows.new_zeros(()))
         mean = sent.sum(dim=0, keepdim=True, dtype=torch.float64) / len(sent)
-        return Delivery(mean.to(rows.dtype), context.cohort.counted(1), sent)
+        return Delivery(mean.to(rows.dtype), context.cohort.counted(1), sent, chosen.any(dim=1))
 
     def _chosen(self, clients: int, columns: int, context: RoundContext) -> Tensor:
         """Which participation sends which column, bool ``(n, c)``: drawn by each pair, before anything is rejected."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import nan
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
@@ -93,7 +94,7 @@ class Delivery:
     @property
     def undone(self) -> Delivery:
         """The same where nothing came of it: what was sent of anybody is nothing."""
-        taken = None if self.taken is None else self.taken.new_zeros(self.taken.shape)
+        taken = None if self.taken is None else self.taken & False
         return replace(self, sent=self.sent.new_zeros(self.sent.shape), taken=taken)
 
 
@@ -397,25 +398,23 @@ class Sending:
     """What clients send: rows ``(*s, n, c)``, the round with the columns that are left, and what clients keep so far.
 
     What they keep is complete when the round is :func:`settled`. ``meant`` has, by the numbers of Byzantine stages, the
-    rows ``(n, d)`` that came to them. ``accepted`` says which rows are not rejected, bool ``(n,)``; None for all. Of
-    those that are, zeros are left.
+    rows ``(n, d)`` that came to them. A row that was not finite on its way is NaN.
     """
 
     rows: Tensor
     context: ExchangeContext
     kept: State
     meant: Mapping[int, Tensor]
-    accepted: Tensor | None = None
 
 
 def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State) -> Sending:
     """The round up to the transport: of updates ``(*s, n, d)`` what clients send.
 
-    A row of a Byzantine client that is no longer finite is rejected where that happens: stages behind see zeros, which
-    they can neither remember as infinite nor clip to something finite.
+    A row of a Byzantine client that is no longer finite counts as such from there on. Stages behind see zeros, which
+    they can neither remember as infinite nor clip to something finite; what is sent is NaN.
     """
     rows, kept, meant = updates, State(), {}
-    accepted = context.cohort.present.clone() if exchange.byzantine else None
+    sound = context.cohort.present
     for number, stage in enumerate(exchange.client_stages.stages):
         if is_agreement(stage):
             rows, coordinates = _agreed(exchange, number, rows, context)
@@ -425,10 +424,15 @@ def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, m
                 meant[number] = context.on_all(rows)
             rows, after = _applied(exchange, number, rows, context, stripped(f"{number}.", memories))
             kept |= under(f"{number}.", after)
-            if accepted is not None:  # then none of these rows is an honest one's
-                accepted &= rows.isfinite().all(dim=-1)
-                rows = rows if bool(accepted.all()) else rows.masked_fill(~accepted.unsqueeze(-1), 0)
-    return Sending(rows, context, kept, meant, accepted)
+            if exchange.byzantine:  # then none of these rows is an honest one's
+                sound = sound & rows.isfinite().all(dim=-1)
+                rows = _in_place_of(rows, ~sound, 0.0)
+    return Sending(_in_place_of(rows, ~sound, nan) if exchange.byzantine else rows, context, kept, meant)
+
+
+def _in_place_of(rows: Tensor, places: Tensor, number: float) -> Tensor:
+    """Rows ``(n, c)`` with one number at some places ``(n,)``."""
+    return rows.masked_fill(places.unsqueeze(-1), number) if bool(places.any()) else rows
 
 
 def _applied(
@@ -491,7 +495,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
 
 
 def delivered(exchange: Exchange, sending: Sending) -> Delivery:
-    """What the transport brings: all rows, but those that are rejected.
+    """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected.
 
     Raises:
         PluginError: the transport's answer does not fit the rows, or what it ``shows``.
@@ -499,7 +503,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     rows, context, transport = sending.rows, sending.context, exchange.transport
     here = context.at(Place("transport"), transport)
     here = here if exchange.plain else here.apart()
-    finite = sending.accepted
+    finite = rows.isfinite().all(dim=-1) if exchange.byzantine else None
     if finite is not None:
         for client in sorted(context.cohort.clients[~finite].tolist()):
             context.bare("exchange").tell(Rejected(client, NOT_FINITE))
@@ -507,12 +511,14 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
     if wrong := _misfit(transport, delivery, rows):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
-    if finite is None:
+    if not exchange.byzantine:
         return delivery
-    sent, taken = sending.rows.new_zeros(sending.rows.shape), finite.new_zeros(finite.shape)
-    sent[finite] = delivery.sent
-    taken[finite] = _taken(transport, delivery, here.cohort)
-    return replace(delivery, sent=sent, taken=taken)
+    taken = _taken(transport, delivery, here.cohort)
+    if finite is None:
+        return replace(delivery, taken=taken)
+    sent, of_all = sending.rows.new_zeros(sending.rows.shape), finite.new_zeros(finite.shape)
+    sent[finite], of_all[finite] = delivery.sent, taken
+    return replace(delivery, sent=sent, taken=of_all)
 
 
 def _taken(transport: Any, delivery: Delivery, given: Cohort) -> Tensor:
