@@ -417,13 +417,10 @@ def test_what_clients_that_deviate_are_said_to_have_sent(tiny, tmp_path, needs):
     from fuaudit.workflow.prune import prune
 
     tables = tiny.tables | {"client": [{"use": "bit-flip", "clients": [1, 2]}]}
-    rule = {"use": "trimmed-mean", "trim": 1} if needs else {"use": "mean"}
-    learner = {"use": "fedavg", "rounds": 2, "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.2}
-    tables |= {
-        "client": [*tables["client"], *[{"use": "error-feedback"}] * needs],
-        "server": [rule],
-        "learner": learner,
-    }
+    rule = {"use": "norm-thresholding", "trim": 1} if needs else {"use": "mean"}
+    learner = {"use": "fedavg", "rounds": 2, "cohort": 3, "steps": 1, "batch": 2, "step_size": 0.2}
+    client = [*tables["client"], *[{"use": "error-feedback"}] * needs]
+    tables |= {"client": client, "server": [rule], "learner": learner}
     run = train(tables, tmp_path / "run", data=tiny.dataset, secret=bytes(32))
     child = unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny.dataset)
     pruned, (stone,) = prune(child)
