@@ -73,13 +73,17 @@ class SecureSum:
 
     def require_places(self, places: int) -> None:
         """Raises UsageError where rounds of so many participations fail from the start."""
-        buffers = sum(size >= self._fewest(size) for size in sizes(places, self.size))
+        buffers = self.rows_left(places)
         if 2 * self.byzantine >= buffers:
             raise UsageError(
                 f"every round of {places} would fail: {buffers} buffers count at most, and {self.byzantine} of them "
                 "may be bad",
                 "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
             )
+
+    def rows_left(self, places: int) -> int:
+        """How many buffers of so many participations count at most."""
+        return sum(size >= self._fewest(size) for size in sizes(places, self.size))
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
@@ -92,11 +96,13 @@ class SecureSum:
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
         counted = [] if failed else opened
         sent, means = torch.zeros_like(rows), rows.new_empty(len(counted), rows.shape[-1])
+        taken = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         for number, (mean, some) in enumerate(zip(means, counted, strict=True)):
+            taken[some] = True
             for row in some.tolist():
                 sent[row] = rows[row]
             mean.copy_(self._sum(rows[some], some, number, context) / len(some))
-        return Delivery(means, context.cohort.counted(len(means)), sent)
+        return Delivery(means, context.cohort.counted(len(means)), sent, taken)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""

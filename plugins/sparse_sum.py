@@ -73,6 +73,10 @@ class SparseSum:
         if places < 2 or self.of_a_pair(places).denominator > FINEST:
             raise UsageError(f"sparse-sum adds up rows of two clients at least, and of 2,000 at most, not of {places}")
 
+    def rows_left(self, places: int) -> int:
+        """One mean at most."""
+        return min(places, 1)
+
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The mean ``(1, c)`` of what is sent of rows ``(n, c)``; nothing where fewer than two came."""
         import torch
@@ -90,7 +94,7 @@ class SparseSum:
             return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
         sent = (rows / float(self.of_a_client(len(came)))).where(chosen, rows.new_zeros(()))
         mean = sent.sum(dim=0, keepdim=True, dtype=torch.float64) / len(sent)
-        return Delivery(mean.to(rows.dtype), context.cohort.counted(1), sent)
+        return Delivery(mean.to(rows.dtype), context.cohort.counted(1), sent, chosen.any(dim=1))
 
     def _chosen(self, clients: int, columns: int, context: RoundContext) -> Tensor:
         """Which participation sends which column, bool ``(n, c)``: drawn by each pair, before anything is rejected."""

@@ -469,7 +469,7 @@ def describe(
     """
     from fuaudit.data.adversaries import in_words as in_words_of_adversaries
     from fuaudit.formats.schema import SALT
-    from fuaudit.runs.ledger import suite_of
+    from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
     from fuaudit.runs.traffic import traffic
 
@@ -497,6 +497,7 @@ def describe(
         "secure": suite_of(run.ledger),
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
+        "failed_rounds": failed_rounds(run.ledger),
     }
     lines = [
         f"{run.path}: {what}",
@@ -517,6 +518,7 @@ def describe(
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
     lines += [f"  sums          by {document['secure']}, by its ledger; no audit judges it"] * bool(document["secure"])
+    lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:
         document |= {
@@ -647,6 +649,19 @@ def _exchange(run: Any) -> dict[str, Any]:
         "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
         "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
     }
+
+
+def _failed(rounds: Sequence[int], run: Any) -> list[str]:
+    """Which of the rounds that a run executed itself failed, and what that means where all did."""
+    if not rounds:
+        return []
+    executed = [line["round"] for line in run.ledger.of_kind("round")]
+    if len(rounds) < len(executed):
+        share = f"{len(rounds)} of {counted(len(executed), 'round')}"
+        return [f"failed        {share}: nothing of them was applied, and the model stayed as it was"]
+    before = executed[0] - 1
+    stayed = f"that of round {before}" if before else "the initial one"
+    return [f"failed        all rounds from {executed[0]} on: nothing was applied, and the model is {stayed}"]
 
 
 HELD = (

@@ -81,6 +81,16 @@ def released(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [event for event in line.get("told", ()) if event["kind"] == "released"]
 
 
+def has_failed(told: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the events of a round say that none of its rows was applied."""
+    return any(event["kind"] == "failed" or (event["kind"] == "summed" and event["failed"]) for event in told)
+
+
+def failed_rounds(ledger: Ledger) -> list[int]:
+    """The rounds that a run executed itself in which rows came and none was applied, or too few could come."""
+    return [line["round"] for line in ledger.of_kind("round") if has_failed(line.get("told", ()))]
+
+
 def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int]) -> str:
     """What the ledger of a sealed run tells otherwise than its ``run.json`` (shape checked); empty for nothing.
 
@@ -179,4 +189,4 @@ def other_events(ledger: Ledger, events: EventsByRound, rounds: range, everywher
 
 def _everywhere(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Events as each platform tells them: how much is not zero, and which rows are finite, can hang on rounding."""
-    return [event | {"size": 0} for event in told if event["kind"] not in ("rejected", "summed")]
+    return [event | {"size": 0} for event in told if event["kind"] not in ("rejected", "summed", "failed")]

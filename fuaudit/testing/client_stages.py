@@ -23,7 +23,7 @@ from fuaudit.testing.trials import (
     trials,
     wide_trials,
 )
-from fuaudit.training.events import Answered, Event, Released, Summed, Told
+from fuaudit.training.events import Answered, Event, Failed, Released, Summed, Told
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
 from fuaudit.training.stages import Mean
 
@@ -117,7 +117,9 @@ def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
 
 def _heard(told: Told, client: int) -> list[Event]:
     """The events of a client, and those that name nobody."""
-    return [event for _, event in told if isinstance(event, Answered | Released | Summed) or event.client == client]
+    return [
+        event for _, event in told if isinstance(event, Answered | Released | Summed | Failed) or event.client == client
+    ]
 
 
 def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:

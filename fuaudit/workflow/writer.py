@@ -55,7 +55,7 @@ from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
 from fuaudit.secure.terms import LIBRARY
-from fuaudit.text import amount
+from fuaudit.text import WITH_DATA, amount, command
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.received import Received
 from fuaudit.training.rounds import State
@@ -75,10 +75,20 @@ def require_new(path: Path) -> None:
             f"{path}: what is called so beside a run is fuaudit's own, and may be written to or removed",
             f"Choose a name with --out that does not end in {', '.join(BESIDE)}.",
         )
+    if is_unfinished(path):
+        raise UsageError(
+            f"{path} exists already: a run was begun there and did not end",
+            f"Finish it: {command('resume', path)}{WITH_DATA}. Or remove it and try again, or choose another folder.",
+        )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists already", "Choose another folder with --out; runs are never overwritten.")
     if inside := next((above for above in path.resolve().parents if (above / LEDGER).exists()), None):
         raise UsageError(f"{path} lies inside the run {inside}", "Choose another folder with --out.")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a run was begun in a folder and did not end."""
+    return (path / RUN).exists() and not (path / MANIFEST).exists()
 
 
 def require_space(path: Path, size: int) -> None:
