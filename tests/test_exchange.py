@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.secure_sum import SecureSum
 from hypothesis import given
 from hypothesis import strategies as st
 from tests_support import (
@@ -453,6 +454,46 @@ def test_what_is_no_number_makes_the_whole_model_so(server):
         context = replace(stacked([context_of([0, 2, 4], torch.float32)]), draws=(PublicDraws(),))
         row = exchanged(exchange, updates[None], context, {}, {}).row
         assert bool(row.isnan().all()), (client, server)
+
+
+@pytest.mark.parametrize("bad", range(4))
+def test_an_update_that_is_no_number_shows_behind_sums_whoever_sends_infinity(bad):
+    """A buffer that is not finite is discarded; one such update makes the model NaN all the same, in whichever buffer."""
+    infinite = answering(clients=(2,), apply=lambda updates, _, state: (updates / 0, state))
+    exchange = Exchange(Chain((Mean(),)), Chain((infinite,)), SecureSum(2), frozenset({0}))
+    for number in range(1, 9):
+        updates, context = updates_of(0, 4, torch.float32), context_of([0, 2, 3, 4], torch.float32, number)
+        together = replace(stacked([context]), draws=(PublicDraws(),))
+        assert bool(exchanged(exchange, updates[None], together, {}, {}).row.isfinite().all())
+        updates[bad, 2] = torch.nan
+        assert bool(exchanged(exchange, updates[None], together, {}, {}).row.isnan().all())
+
+
+def adding(deliver):
+    """A transport that says that it shows sums."""
+    part = answering(deliver=deliver)
+    type(part).shows = "sums"
+    return part
+
+
+def test_sums_of_a_strangers_transport_that_are_not_finite_are_refused():
+    infinite = answering(clients=(2,), apply=lambda updates, _, state: (updates / 0, state))
+    mean = adding(lambda rows, context: Delivery(rows.mean(dim=0, keepdim=True), context.cohort.counted(1), rows))
+    with pytest.raises(PluginError, match=r"deliver in round 1, shows a sum that is not finite\n  Discard it"):
+        one_round(Mean(), [infinite], mean, byzantine=[0])
+
+
+def test_a_sum_hides_nobody_among_clients_without_samples():
+    halves = adding(lambda rows, context: Delivery(rows[:2] + rows[2:], context.cohort.counted(2), rows))
+    exchange, rows = Exchange(Chain((Mean(),)), transport=halves), torch.ones(4, 5)
+    for clients, hidden in (([0, 2, 3, 4], True), ([0, 1, 2, 3], False)):
+        context = context_of(clients, torch.float32)
+        sending = client_half(exchange, rows, context, {})
+        if hidden:
+            assert len(delivered(exchange, sending).rows) == 2
+        else:
+            with pytest.raises(PluginError, match="shows 2 rows as sums of 3 participations with samples"):
+                delivered(exchange, sending)
 
 
 def test_what_no_number_is_is_rejected_by_name_if_a_byzantine_client_sent_it(tmp_path, quick):

@@ -43,7 +43,8 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
         stage = exchange.client_stages.stages[part]
         require_named("client", config.client[part]["use"], stage, population.clients)
     if offers(exchange.transport, "require_places"):
-        asked(exchange.transport, "require_places", NOTHING, law.places(population.of_laws))
+        places, filled = law.places(population.of_laws), sum(map(bool, population.samples.values()))
+        asked(exchange.transport, "require_places", NOTHING, places, min(places, filled))
 
 
 def per_client_state(solver: Any, exchange: Exchange) -> frozenset[str]:
