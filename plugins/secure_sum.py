@@ -107,7 +107,7 @@ class SecureSum:
         finite = means.isfinite().all(dim=-1)
         for some, sound in zip(opened, finite.tolist(), strict=True):
             if not sound:
-                context.tell(Suspected(tuple(sorted(context.cohort.clients[some].tolist())), "not finite"))
+                context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
         counted = int(finite.sum())
         known = int((~came).sum()) + len(opened) - counted
         failed = 2 * max(0, self.byzantine - known) >= counted

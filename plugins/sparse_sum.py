@@ -93,7 +93,7 @@ class SparseSum:
         if not bool(mean.isfinite().all()):
             broken = ~mean[0].isfinite()
             suspects = context.cohort.clients[(chosen & broken).any(dim=1)]
-            context.tell(Suspected(tuple(sorted(suspects.tolist())), "not finite"))
+            context.tell(Suspected(tuple(sorted({*suspects.tolist()})), "not finite"))
             chosen, sent, mean = (one.masked_fill(broken, 0) for one in (chosen, sent, mean))
         group = chosen.sum(dim=0)
         smallest = int(group[group > 0].min()) if bool(group.any()) else 0

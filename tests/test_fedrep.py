@@ -489,7 +489,7 @@ def test_a_sum_that_is_not_finite_is_discarded_and_its_clients_are_suspected(bad
         shared += len(wrong) == 1
         for feared in range(4):
             delivery, told = summed(SecureSum(2, byzantine=feared), rows, None, number, clients, events := [])
-            names = [tuple(sorted(clients[place] for place in some)) for some in wrong]
+            names = [tuple(sorted({clients[place] for place in some})) for some in wrong]
             assert events[:-1] == [Suspected(one, "not finite") for one in names]
             failed = 2 * max(0, feared - len(wrong)) >= 4 - len(wrong)
             assert told == Summed((2,) * 4, len(wrong), failed)
@@ -977,7 +977,7 @@ def test_a_sparse_sum_opens_no_coordinate_that_is_not_finite():
         delivery, told = summed(stage, rows, None, number, None, events := [])
         broken = torch.tensor([False, bool(clean.sent[2, 1]), False, False, bool(clean.sent[3, 4])])
         if bool(broken.any()):
-            who = sorted((0, 2, 3, 4, 5, 0)[row] for row in clean.sent[:, broken].any(dim=1).nonzero()[:, 0].tolist())
+            who = sorted({(0, 2, 3, 4, 5, 0)[row] for row in clean.sent[:, broken].any(dim=1).nonzero()[:, 0].tolist()})
             assert events[0] == Suspected(tuple(who), "not finite")
         assert torch.equal(delivery.sent, clean.sent.masked_fill(broken, 0))
         group = (delivery.sent != 0).sum(dim=0)
