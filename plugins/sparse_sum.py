@@ -75,11 +75,13 @@ class SparseSum:
     def require_places(self, places: int, trained: int) -> None:
         """Raises UsageError where rounds of so many participations with samples deliver nothing, or cannot be drawn."""
         if trained < 2 or self.of_a_pair(trained).denominator > FINEST:
-            told = f"sparse-sum adds up rows of two clients with samples at least, and of 2,000 at most, not of {trained}"
+            told = (
+                f"sparse-sum adds up rows of two clients with samples at least, and of 2,000 at most, not of {trained}"
+            )
             raise UsageError(told)
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
-        """The mean ``(1, c)`` of what is sent of rows ``(n, c)``; nothing where no coordinate is of two with samples."""
+        """The mean ``(1, c)`` of what is sent of rows ``(n, c)``; nothing where no coordinate is opened."""
         import torch
 
         came = rows.new_ones(len(rows), dtype=torch.bool) if context.accepted is None else context.accepted

@@ -458,7 +458,7 @@ def test_what_is_no_number_makes_the_whole_model_so(server):
 
 @pytest.mark.parametrize("bad", range(4))
 def test_an_update_that_is_no_number_shows_behind_sums_whoever_sends_infinity(bad):
-    """A buffer that is not finite is discarded; one such update makes the model NaN all the same, in whichever buffer."""
+    """A buffer that is not finite is discarded; one such update makes the model NaN all the same."""
     infinite = answering(clients=(2,), apply=lambda updates, _, state: (updates / 0, state))
     exchange = Exchange(Chain((Mean(),)), Chain((infinite,)), SecureSum(2), frozenset({0}))
     for number in range(1, 9):

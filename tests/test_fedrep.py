@@ -540,7 +540,9 @@ def test_a_federation_with_one_client_that_has_samples_is_refused(tmp_path):
     samples = {0: (0, 1, 2), 1: (), 2: (), 3: ()}
     for transport, told in (("secure-sum", "3 of them without samples, would fail"), ("sparse-sum", "not of 1")):
         options = {} if transport == "secure-sum" else {"alpha": 0.5}
-        resolved = resolve(tiny_config(learner=ALL_FOUR, transport={"use": transport} | options, server=[{"use": "mean"}]))
+        resolved = resolve(
+            tiny_config(learner=ALL_FOUR, transport={"use": transport} | options, server=[{"use": "mean"}])
+        )
         parts = exchange_of(resolved), Sgd(), build("learners", resolved.learner).law
         require_federation(resolved, *parts, Population(dict.fromkeys(samples, (0, 1))))
         with pytest.raises(UsageError, match=told):
@@ -676,9 +678,13 @@ RELEASED = {"kind": "released", "part": "client.2", "mechanism": "conspar", "par
 
 @pytest.mark.parametrize("whose", [4, 2], ids=["of a Byzantine client", "of an honest one"])
 def test_erased_rows_that_are_still_used_show_behind_sums(tmp_path, monkeypatch, quick, whose):
-    """A buffer that is not finite is discarded, and an update from an erased row is no such row: replay is no number."""
+    """A buffer that is not finite is discarded. An update from an erased row makes the replayed model NaN."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
-    client = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 20}, {"use": "test-infinite", "clients": [4]}]
+    client = [
+        {"use": "error-feedback"},
+        {"use": "consensus", "per_client": 20},
+        {"use": "test-infinite", "clients": [4]},
+    ]
     buffers = {"use": "secure-sum", "size": 2, "byzantine": 1}
     parts = {"client": client, "transport": buffers, "server": [{"use": "coordinate-median"}]}
     run = trained(tmp_path / "run", {"rounds": 2, "cohort": 8, "steps": 1, "batch": 1000}, 8, **parts)

@@ -137,7 +137,10 @@ CONVEX = (
     *(SpectralFilter(sigma) for sigma in (1e-200, 1e-3, 1.0, 1e200)),
 )
 """Rules whose row is within the range of each coordinate."""
-CLIPPING = (*(CenteredClipping(radius, 3) for radius in (1e-300, 1.0)), *(NormClipping(norm) for norm in (1e-300, 1.0, inf)))
+CLIPPING = (
+    *(CenteredClipping(radius, 3) for radius in (1e-300, 1.0)),
+    *(NormClipping(norm) for norm in (1e-300, 1.0, inf)),
+)
 
 
 @settings(max_examples=60, deadline=None)

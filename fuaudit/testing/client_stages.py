@@ -23,7 +23,7 @@ from fuaudit.testing.trials import (
     trials,
     wide_trials,
 )
-from fuaudit.training.events import Event, Rejected, Released, Sent, Suspected, Told
+from fuaudit.training.events import Event, Rejected, Sent, Suspected, Told
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
 from fuaudit.training.stages import Mean
 

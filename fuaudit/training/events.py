@@ -88,7 +88,8 @@ def require_event(event: object) -> None:
     """Raises PluginError for what is no event, or has other values than whole and finite numbers, and words."""
     if not isinstance(event, Event):
         raise PluginError(
-            f"a stage told {event!r}, which is no event", "There are Sent, Answered, Summed, Released, Rejected and Suspected."
+            f"a stage told {event!r}, which is no event",
+            "There are Sent, Answered, Summed, Released, Rejected and Suspected.",
         )
     if isinstance(event, Summed) and not (isinstance(event.rows, tuple) and type(event.failed) is bool):
         raise PluginError(f"a stage told {event}: rows are a tuple of whole numbers, and failed is True or False")
