@@ -31,7 +31,10 @@ of s tells is not hidden, nor is what a member of a buffer of two can subtract.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fuaudit_plugins.robust import all_finite
 
 from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
 
@@ -98,27 +101,24 @@ class SecureSum:
             for some, size in zip(buffers, of, strict=True)
             if self._counts(size, len(some), int(trained[some].sum()))
         ]
-        means = rows.new_empty(len(opened), rows.shape[-1])
-        for mean, some in zip(means, opened, strict=True):
+        means, counted = rows.new_empty(len(opened), rows.shape[-1]), list[list[int]]()
+        for some in (one.tolist() for one in opened):
             total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
-            for row in some.tolist():  # one after the other: a library's order may depend on the shape
+            for row in some:  # one after the other: a library's order may depend on the shape
                 total += rows[row]
-            mean.copy_(total / len(some))
-        finite = means.isfinite().all(dim=-1)
-        for some, sound in zip(opened, finite.tolist(), strict=True):
-            if not sound:
+            mean = means[len(counted)].copy_(total / len(some))
+            if all_finite(mean):
+                counted.append(some)
+            else:
                 context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
-        counted = int(finite.sum())
-        known = int((~came).sum()) + len(opened) - counted
-        failed = 2 * max(0, self.byzantine - known) >= counted
-        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - counted, failed))
-        finite &= not failed
+        known = int((~came).sum()) + len(opened) - len(counted)
+        failed = 2 * max(0, self.byzantine - known) >= len(counted)
+        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
         sent = torch.zeros_like(rows)
-        for some, sound in zip(opened, finite.tolist(), strict=True):
-            if sound:
-                sent[some] = rows[some]
-        means = means if bool(finite.all()) else means[finite]
-        return Delivery(means, context.cohort.counted(len(means)), sent)
+        taken = [] if failed else counted
+        for row in chain.from_iterable(taken):
+            sent[row] = rows[row]
+        return Delivery(means[: len(taken)], context.cohort.counted(len(taken)), sent)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""

@@ -47,7 +47,7 @@ from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
-from fuaudit.training.events import Rejected, Released, Sent, Summed
+from fuaudit.training.events import Rejected, Released, Sent, Summed, Suspected
 from fuaudit.training.exchange import (
     Clear,
     Delivery,
@@ -929,16 +929,20 @@ def test_what_honest_stages_and_transports_must_not_make():
         one_round(Mean(), transport=Narrow())
     with pytest.raises(PluginError, match="which is no event"):
         context_of([0], torch.float32).tell("a tale")
-    for event in (Sent(1, repr([0.5]), 4), Released("row 7", {}), Rejected(1, "")):
+    for event in (Sent(1, repr([0.5]), 4), Released("row 7", {}), Rejected(1, ""), Suspected((1,), "3")):
         with pytest.raises(PluginError, match="of letters and hyphens"):
             context_of([0], torch.float32).tell(event)
     with pytest.raises(PluginError, match="more than 64 bits"):
         context_of([0], torch.float32).tell(Sent(1, "update", 10**5000))
-    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Summed((2, -1), 0, False)):
+    lists = Summed((2, -1), 0, False), Suspected((2, -1), "x"), Suspected((2, 0.5), "x")
+    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), *lists):
         with pytest.raises(PluginError, match="clients, sizes and numbers of rows are whole numbers from 0"):
             context_of([0], torch.float32).tell(event)
     for event in (Summed(3, 0, False), Summed((3,), 0, 1)):
         with pytest.raises(PluginError, match="rows are a tuple of whole numbers, and failed is True or False"):
+            context_of([0], torch.float32).tell(event)
+    for event in (Suspected(3, "x"), Suspected((), "x"), Suspected([3], "x")):
+        with pytest.raises(PluginError, match="clients are a tuple of ids, one at least"):
             context_of([0], torch.float32).tell(event)
     unnamed = {"vectorised": False, "deliver": lambda _, rows, c: Delivery(rows, c.cohort.counted(len(rows)), rows)}
     with pytest.raises(PluginError, match="shows rows of nobody"):

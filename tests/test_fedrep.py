@@ -40,6 +40,7 @@ from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
 from fuaudit.registry import build
 from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.ledger import other_events
 from fuaudit.runs.traffic import traffic
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
@@ -674,6 +675,26 @@ SUMMED = {"kind": "summed", "part": "transport", "rows": [2, 2, 2, 2], "discarde
 SUSPECTED = {"kind": "suspected", "part": "transport", "clients": [], "why": "not finite"}
 CONSPAR = {"dim": 650, "per_client": 20, "alpha": 0.5}
 RELEASED = {"kind": "released", "part": "client.2", "mechanism": "conspar", "parameters": CONSPAR}
+
+
+def test_suspects_are_named_in_ledgers(tmp_path, monkeypatch, quick):
+    """Also of an erased client, by what a prune leaves; what is finite may be otherwise on another platform."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    parts = {"transport": {"use": "secure-sum", "byzantine": 1}, "server": [{"use": "mean"}]}
+    client = [{"use": "test-infinite", "clients": [4]}]
+    run = trained(tmp_path / "run", {"rounds": 2, "cohort": 8, "steps": 1}, 8, client=client, **parts)
+    assert {event["kind"] for kind in ("suspected", "rejected") for event in told_of(run, kind)} == {"suspected"}
+    told = {
+        line["round"]: [e for e in line["told"] if e["kind"] != "suspected"] for line in run.ledger.of_kind("round")
+    }
+    assert [other_events(run.ledger, told, range(1, 3), everywhere) for everywhere in (False, True)] == [1, 0]
+    child = unlearn(run, "fats", Request.of([4]), tmp_path / "child")
+    assert not told_of(child, "suspected")
+    pruned, _ = prune(child)
+    (found,) = (one for one in verify(pruned, quick, key=AUDIT_KEY, save=False).findings if one.audit == "lineage")
+    assert found.verdict == "PASS"
+    told = "run/ledger.jsonl: holds what stages told of 2 rounds, also of erased clients"
+    assert told in [str(copy) for copy in found.copies]
 
 
 @pytest.mark.parametrize("whose", [4, 2], ids=["of a Byzantine client", "of an honest one"])
