@@ -11,17 +11,24 @@ What differs from print, and why:
 - In print everybody answers. Here a mean is over those whose rows were summed: one over absent ones too would be an
   outlier that silence makes. How many they were is told. With fewer than ``smallest`` a buffer is discarded: a sum of
   few tells more of each.
+- An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 after that. So only
+  clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is never
+  opened. Who has none is public.
+- A row that is not finite goes into its sum, for behind sums nobody sees it. A buffer whose mean is not finite, also
+  because finite rows overflow, is discarded, and the clients in it are told: one of them at least is Byzantine.
 - Where at least half of the buffers that are left may be bad no rule has a guarantee. Then the round fails: nothing is
   delivered, the model and what the server remembers stay, and every client's memory keeps its whole update. f clients
-  are feared, and each who was rejected by name is one less, so at most so many buffers are bad.
+  are feared. Each whose row was rejected by name is one less, and so is one in each buffer that is not finite, so at
+  most so many of the others are bad.
 
 Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
 suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise``
 rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else
-they are added in the order of places.
+they are added in the order of places. A suite is not asked for the sum of a buffer in which a row is not finite: whole
+numbers cannot hold it.
 
-Guarantee: the server is given no row of one client. What a mean of s tells is not hidden, nor is what a member of a
-buffer of two can subtract.
+Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
+of s tells is not hidden, nor is what a member of a buffer of two can subtract.
 """
 
 from __future__ import annotations
@@ -31,9 +38,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.robust import all_finite
 from fuaudit_plugins.skellam import SkellamNoise
 
-from fuaudit.plugins import Delivery, RoundContext, Summed, UsageError
+from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,13 +55,24 @@ def sizes(rows: int, size: int) -> list[int]:
     return [rows // buffers + (place < rows % buffers) for place in range(buffers)]
 
 
+def _added(rows: Tensor) -> Tensor:
+    """The sum ``(c,)`` of rows ``(s, c)`` in float64."""
+    import torch
+
+    total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
+    for row in rows:  # one after the other: a library's order may depend on the shape
+        total += row
+    return total
+
+
 @dataclass(frozen=True)
 class SecureSum:
     """A transport: means of buffers of ``size`` clients or a few more, put together by lot.
 
     Attributes:
         size: s, how many clients a buffer has at least, from 2; fewer where fewer take part.
-        smallest: from how many summed rows on a buffer counts, from 2; "complete" is all of its clients.
+        smallest: from how many summed rows of clients with samples on a buffer counts, from 2; "complete" is all of its
+            clients, two of them with samples.
         byzantine: f, how many Byzantine clients are feared.
     """
 
@@ -67,42 +86,59 @@ class SecureSum:
         if self.size < 2 or self.byzantine < 0 or (self.smallest != "complete" and self.smallest < 2):
             raise UsageError("secure-sum needs a size and a smallest of at least 2, and a byzantine of at least 0")
 
-    def _fewest(self, size: int) -> int:
-        """How many rows a buffer of so many clients needs."""
-        return max(2, size) if self.smallest == "complete" else self.smallest
+    @property
+    def _fewest(self) -> int:
+        """How many rows of clients with samples a buffer needs."""
+        return 2 if self.smallest == "complete" else self.smallest
 
-    def require_places(self, places: int) -> None:
-        """Raises UsageError where rounds of so many participations fail from the start."""
-        buffers = self.rows_left(places)
+    def _counts(self, size: int, came: int, trained: int) -> bool:
+        """Whether a buffer counts: so many clients are in it, rows of so many came, so many of these with samples."""
+        return trained >= self._fewest and (came == size or self.smallest != "complete")
+
+    def require_places(self, places: int, trained: int) -> None:
+        """Raises UsageError where rounds of so many participations, so many with samples, fail from the start."""
+        buffers = self.rows_left(places, trained)
         if 2 * self.byzantine >= buffers:
+            empty = f", {places - trained} of them without samples," * (trained < places)
             raise UsageError(
-                f"every round of {places} would fail: {buffers} buffers count at most, and {self.byzantine} of them "
-                "may be bad",
+                f"every round of {places}{empty} would fail: {buffers} buffers count at most, and {self.byzantine} of "
+                "them may be bad",
                 "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
             )
 
-    def rows_left(self, places: int) -> int:
-        """How many buffers of so many participations count at most."""
-        return sum(size >= self._fewest(size) for size in sizes(places, self.size))
+    def rows_left(self, places: int, trained: int) -> int:
+        """How many buffers of so many participations, so many with samples, count at most."""
+        large = sum(size >= self._fewest for size in sizes(places, self.size))
+        return min(large, trained // self._fewest)
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
         import torch
 
         came = rows.new_ones(len(rows), dtype=torch.bool) if context.accepted is None else context.accepted
-        buffers, of = self._buffers(came, context), sizes(len(came), self.size)
-        opened = [some for some, size in zip(buffers, of, strict=True) if len(some) >= self._fewest(size)]
-        failed = 2 * max(0, self.byzantine - int((~came).sum())) >= len(opened)
-        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
-        counted = [] if failed else opened
-        sent, means = torch.zeros_like(rows), rows.new_empty(len(counted), rows.shape[-1])
-        taken = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-        for number, (mean, some) in enumerate(zip(means, counted, strict=True)):
-            taken[some] = True
-            for row in some.tolist():
-                sent[row] = rows[row]
-            mean.copy_(self._sum(rows[some], some, number, context) / len(some))
-        return Delivery(means, context.cohort.counted(len(means)), sent, taken)
+        buffers, of, trained = self._buffers(came, context), sizes(len(came), self.size), context.cohort.trained
+        opened = [
+            some
+            for some, size in zip(buffers, of, strict=True)
+            if self._counts(size, len(some), int(trained[some].sum()))
+        ]
+        means = rows.new_empty(len(opened), rows.shape[-1])
+        counted: list[Tensor] = []
+        for some in opened:
+            mean = means[len(counted)].copy_(_added(rows[some]) / len(some))
+            if all_finite(mean):
+                counted.append(some)
+            else:
+                context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
+        known = int((~came).sum()) + len(opened) - len(counted)
+        failed = 2 * max(0, self.byzantine - known) >= len(counted)
+        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
+        counted = [] if failed else counted
+        taken, sent = torch.zeros(len(rows), dtype=torch.bool, device=rows.device), torch.zeros_like(rows)
+        for some in counted:
+            taken[some], sent[some] = True, rows[some]
+        shown = self._shown(means[: len(counted)], rows, counted, context)
+        return Delivery(shown, context.cohort.counted(len(shown)), sent, taken)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""
@@ -112,14 +148,9 @@ class SecureSum:
         number = came.cumsum(dim=0) - 1  # of each participation among those that were not rejected
         return [number[one[came[one]]].sort().values for one in order.split(sizes(len(came), self.size))]
 
-    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
-        """The sum ``(c,)`` in float64 of the rows of a buffer ``(s, c)``, of these places of the cohort ``(s,)``."""
-        import torch
-
-        total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
-        for row in rows:  # one after the other: a library's order may depend on the shape
-            total += row
-        return total
+    def _shown(self, means: Tensor, rows: Tensor, buffers: list[Tensor], context: RoundContext) -> Tensor:
+        """What the server is shown, ``(b, c)``, of buffers with these means, all of them finite."""
+        return means
 
     def in_the_clear(self) -> SecureSum:
         """The same without cryptography."""
@@ -165,7 +196,13 @@ class SecuredSum(SecureSum):
     numbers: Quantise | SkellamNoise = field(kw_only=True)
     books: Books = field(kw_only=True, repr=False, compare=False)
 
-    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+    def _shown(self, means: Tensor, rows: Tensor, buffers: list[Tensor], context: RoundContext) -> Tensor:
+        for number, (mean, some) in enumerate(zip(means, buffers, strict=True)):
+            mean.copy_(self._opened(rows[some], some, number, context) / len(some))
+        return means
+
+    def _opened(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+        """The sum ``(c,)`` in float64 of the rows of a buffer ``(s, c)``, of these places of the cohort ``(s,)``."""
         import torch
 
         step = self.numbers.step_of(rows.shape[-1])

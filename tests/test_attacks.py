@@ -17,6 +17,7 @@ from fuaudit_plugins.medians import TrimmedMean
 from fuaudit_plugins.mimicry import Mimicry
 from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.secure_sum import SecureSum
+from fuaudit_plugins.sparse_sum import SparseSum
 from tests_support import AUDIT_KEY, audits, broken, secret
 
 from fuaudit import train, unlearn, verify
@@ -26,7 +27,7 @@ from fuaudit.plans.stage_draws import Place, PublicDraws
 from fuaudit.testing import check_byzantine
 from fuaudit.testing.contexts import context_of, shape_of, stacked, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.events import Rejected
+from fuaudit.training.events import Rejected, Suspected
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, exchanged, settled
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
 from fuaudit.workflow.prune import prune
@@ -283,9 +284,12 @@ class Overflows:
         return updates, {"memory": state["memory"] + torch.inf}
 
 
-def rounds_of(*stages, byzantine, count=1, dtype=torch.float32):
-    """Rounds of six clients: what was told of each by the exchange itself, and memories after it."""
-    exchange = Exchange(Chain((Mean(),)), Chain(stages), byzantine=frozenset(byzantine))
+CLEAR = Clear()
+
+
+def rounds_of(*stages, byzantine, count=1, dtype=torch.float32, transport=CLEAR, by="exchange"):
+    """Rounds of six clients: what was told of each by the exchange itself or another part, and memories after it."""
+    exchange = Exchange(Chain((Mean(),)), Chain(stages), transport, frozenset(byzantine))
     kept, server = first_memories(exchange, dtype), {}
     for number in range(1, count + 1):
         told = []
@@ -293,7 +297,7 @@ def rounds_of(*stages, byzantine, count=1, dtype=torch.float32):
         memories = {name: table[None] for name, table in kept.items()}
         made = exchanged(exchange, updates_of(number, 6, dtype)[None], context, memories, server)
         kept = {name: table[0] for name, table in made.memories.items()}
-        yield [event for part, event in told if part == "exchange"], kept, made.row[0]
+        yield [event for part, event in told if part == by], kept, made.row[0]
 
 
 def test_a_row_that_is_not_finite_is_rejected_where_it_is_made():
@@ -318,6 +322,39 @@ def test_a_memory_that_a_byzantine_client_fills_up_is_emptied():
         assert all(table.isfinite().all() for table in kept.values())
         others = [0, 1, 2, 4, 5]
         assert torch.equal(kept["1.memory"][others], honest[number - 1]["1.memory"][others])
+
+
+@pytest.mark.parametrize("transport", [SecureSum(2), SparseSum(0.9)], ids=str)
+def test_behind_sums_what_is_not_finite_names_nobody_alone(transport):
+    """Stages see zeros in its place. Its sum is what it would be, not finite: it is discarded, with its suspects."""
+    stages = Always((3,), torch.inf), ErrorFeedback(), Quantise(0.5, 8)
+    sums, found = {"byzantine": {0}, "count": 8, "transport": transport}, []
+    for (alone, kept, row), (told, _, _) in zip(
+        rounds_of(*stages, **sums), rounds_of(*stages, **sums, by="transport"), strict=True
+    ):
+        assert not alone
+        found += [event for event in told if isinstance(event, Suspected)]
+        assert all(table.isfinite().all() for table in kept.values())
+        assert not kept["1.memory"][3].any()
+        assert row.isfinite().all()
+    # a buffer with client 1, who has no samples, is not opened at all
+    assert len(found) > 4
+    assert all((3 in one.clients, len(one.clients) > 1, one.why) == (True, True, "not finite") for one in found)
+
+
+def test_behind_sums_a_memory_that_fills_up_names_nobody():
+    """It is emptied all the same. In the clear the ledger tells it; where sums are shown no ledger may."""
+    large, behind = 0.6 * torch.finfo(torch.float32).max, (ErrorFeedback(), Quantise(0.5, 8))
+    emptied, sums = 0, {"transport": SecureSum(2), "byzantine": {0}}
+    for told, kept, _ in rounds_of(Always((3,), large), *behind, **sums, count=4):
+        assert not told
+        assert all(table.isfinite().all() for table in kept.values())
+        emptied += not bool(kept["1.memory"][3].any())
+    assert emptied == 2
+    exchange = Exchange(Chain((Mean(),)), Chain((Always((3,), large), *behind)), byzantine=frozenset({0}))
+    event = {"kind": "rejected", "part": "exchange", "client": 3, "why": "a memory that is not finite"}
+    assert exchange.may_tell(event)
+    assert not replace(exchange, transport=SecureSum(2)).may_tell(event)
 
 
 @pytest.mark.parametrize("row", [2, 3], ids=["honest", "Byzantine"])
@@ -397,7 +434,10 @@ QUANTISED = [LOUD, MEMORY, AGREEMENT, {"use": "quantise", "clip": 0.5}]
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=["clear", "sums"])
 def test_one_byzantine_client_does_not_stop_the_others(tmp_path, quick, transport):
-    """In front of her memory she sends what no float holds, or sums up to it; the ledger tells it, and replay does."""
+    """In front of her memory she sends what no float holds, or sums up to it; the ledger tells it, and replay does.
+
+    Behind sums it names her with others alone.
+    """
     table = tiny_config(
         partition={"use": "iid", "clients": 12},
         learner=LEARNER | {"rounds": 6},
@@ -406,9 +446,17 @@ def test_one_byzantine_client_does_not_stop_the_others(tmp_path, quick, transpor
         server=[{"use": "trimmed-mean", "trim": 2}],
     )
     run = train(table, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
-    told = [event for line in run.ledger.of_kind("round") for event in line["told"] if event["part"] == "exchange"]
-    assert {event["why"] for event in told} == {"not finite", "a memory that is not finite"}
-    assert {event["client"] for event in told} == {3}
+    told = [event for line in run.ledger.of_kind("round") for event in line["told"]]
+    alone = [event for event in told if event["kind"] == "rejected"]
+    among = [event["clients"] for event in told if event["kind"] == "suspected"]
+    if transport == TRANSPORTS[0]:
+        assert {event["why"] for event in alone} == {"not finite", "a memory that is not finite"}
+        assert {event["client"] for event in alone} == {3}
+        assert not among
+    else:
+        assert not alone
+        assert among
+        assert all(3 in clients and len(clients) > 1 for clients in among)
     child = unlearn(run, "retrain", Request.of([2]), tmp_path / "child", data=tiny_dataset())
     result, found = audits(child, data=tiny_dataset())
     assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}

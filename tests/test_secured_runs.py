@@ -3,6 +3,7 @@
 import secrets as system
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,19 +40,26 @@ FEDREP = FEDAVG | {
 }
 BITS = {"use": "alie", "clients": [3]}
 NOISY = FEDAVG | {"client": [NOISE, QUANTISE]}
+INFINITE = FEDREP | {"client": [{"use": "test-infinite", "clients": [3]}, *FEDREP["client"]]}
+"""Of two buffers one is discarded in each round; whole numbers could not hold its sum."""
 
 
 def trained(path, tables=FEDAVG, suite="mask", number=1, **others):
     return train(tables, path, tiny_dataset(), secret(number), secure=suite, **others)
 
 
-@pytest.mark.parametrize("tables", [FEDAVG, FEDREP], ids=["fedavg", "fedrep"])
-def test_every_suite_gives_one_run(tmp_path, tables):
+@pytest.mark.parametrize("tables", [FEDAVG, FEDREP, INFINITE], ids=["fedavg", "fedrep", "a row that is not finite"])
+def test_every_suite_gives_one_run(tmp_path, monkeypatch, tables):
     """Every byte but those of the ledger: neither models nor draws know of keys."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
     runs = [trained(tmp_path / str(suite), tables, suite) for suite in (None, *EXACT)]
     assert len({run.digest for run in runs}) == 1
     assert [suite_of(run.ledger) for run in runs] == [None, *EXACT]
     assert not runs[0].model.eq(runs[0].models[0]).all()
+    told = [event for run in runs for line in run.ledger.of_kind("round") for event in line["told"]]
+    suspects = [event["clients"] for event in told if event["kind"] == "suspected"]
+    assert len(suspects) == (len(runs) * 2 if tables is INFINITE else 0)
+    assert all(3 in clients and len(clients) == 2 for clients in suspects)
 
 
 @contextmanager

@@ -103,11 +103,12 @@ class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it. Three methods may be left out: ``require_places(places)``
-    raises UsageError where rounds of so many participations at most could deliver nothing; ``rows_left(places)`` says
-    how many rows come of so many at most, else all of them, or half of them as sums; ``secured(suite, before)`` is a
-    transport with the same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages
-    ``before``, and raises UsageError where it cannot.
+    deliveries without cryptography; audits replay with it. Three methods may be left out. Two are asked with how many
+    participations a round has at most, and how many of them can be of clients with samples:
+    ``require_places(places, trained)`` raises UsageError where such rounds could deliver nothing;
+    ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
+    as sums. ``secured(suite, before)`` is a transport with the same deliveries, whose sums a suite of
+    :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -247,8 +248,8 @@ class Exchange:
     def may_tell(self, event: Mapping[str, Any]) -> bool:
         """Whether an event, as a table, may be one of its rounds.
 
-        Of itself it tells that rounds fail, where rules need rows, and what of Byzantine clients is not finite. Of a
-        round that came in messages the record tells why some were not taken.
+        Of itself it tells that rounds fail, where rules need rows, and what of Byzantine clients is not finite; of
+        their memories in the clear alone. Of a round that came in messages the record tells why some were not taken.
         """
         kind, part, why = event["kind"], event["part"], event.get("why")
         if self.received and ((kind, part) == ("summed", "transport") or (part == "exchange" and why in REJECTED_FOR)):
@@ -257,7 +258,8 @@ class Exchange:
             return part in self.telling
         if kind == "failed":
             return why == TOO_FEW and any(least_rows(stage) > 1 for stage in self.server.stages)
-        whys = (NOT_FINITE, LOST) if self.client_stages.per_client_state else (NOT_FINITE,)
+        memories = bool(self.client_stages.per_client_state) and self.transport.shows == "rows"
+        whys = (NOT_FINITE, LOST) if memories else (NOT_FINITE,)
         return kind == "rejected" and why in whys and event["client"] in self.deviating
 
     @property
@@ -433,7 +435,7 @@ def _through(
     """
     # 1. every client's own stages; an agreement leaves fewer columns for the rest of the round
     sending = client_half(exchange, updates, context, memories)
-    # 2. the way to the server, without the rows that no honest client would send
+    # 2. the way to the server, without the rows, or the sums, that no honest client would send
     delivery = delivered(exchange, sending)
     # 3. the server's stages; where clients still have to settle the round, they leave nothing of theirs changed
     back = delivery if exchange.plain else replace(delivery, sent=delivery.sent.clone())
@@ -461,7 +463,7 @@ def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, m
     """The round up to the transport: of updates ``(*s, n, d)`` what clients send.
 
     A row of a Byzantine client that is no longer finite counts as such from there on. Stages behind see zeros, which
-    they can neither remember as infinite nor clip to something finite; what is sent is NaN.
+    they can neither remember as infinite nor clip to something finite; what is sent is NaN, which a sum cannot hide.
     """
     rows, kept, meant = updates, State(), {}
     sound = context.cohort.present
@@ -545,7 +547,9 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
 
 
 def delivered(exchange: Exchange, sending: Sending) -> Delivery:
-    """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected.
+    """What the transport brings. Rows of Byzantine clients that are not finite are rejected, where rows are seen.
+
+    Behind sums nobody sees them: they go into their sums, which the transport discards.
 
     Raises:
         PluginError: the transport's answer does not fit the rows, or what it ``shows``.
@@ -553,13 +557,13 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     rows, context, transport = sending.rows, sending.context, exchange.transport
     here = context.at(Place("transport"), transport)
     here = here if exchange.plain else here.apart()
-    finite = rows.isfinite().all(dim=-1) if exchange.byzantine else None
+    finite = rows.isfinite().all(dim=-1) if exchange.byzantine and transport.shows == "rows" else None
     if finite is not None:
         for client in sorted(context.cohort.clients[~finite].tolist()):
             context.bare("exchange").tell(Rejected(client, NOT_FINITE))
         rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite.clone())
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
-    if wrong := _misfit(transport, delivery, rows):
+    if wrong := _misfit(transport, delivery, rows, here.cohort) or _broken(exchange, delivery):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
     if not exchange.byzantine:
         return delivery
@@ -582,8 +586,15 @@ def _taken(transport: Any, delivery: Delivery, given: Cohort) -> Tensor:
     return torch.full_like(given.present, len(delivery.rows) > 0)
 
 
-def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str] | None:
-    """What is wrong with a delivery, and what to do."""
+def _broken(exchange: Exchange, delivery: Delivery) -> tuple[str, str] | None:
+    """What is wrong with what sums bring of Byzantine clients, and what to do."""
+    if not exchange.byzantine or (bool(delivery.rows.isfinite().all()) and bool(delivery.sent.isfinite().all())):
+        return None
+    return "shows a sum that is not finite", "Discard it, tell Suspected, and say that nothing of its rows was sent."
+
+
+def _misfit(transport: Any, delivery: Delivery, rows: Tensor, of: Cohort) -> tuple[str, str] | None:
+    """What is wrong with a delivery of rows of a cohort, and what to do."""
     cohort, came, given = delivery.cohort, delivery.rows.shape, rows.shape
     if came[-1] != given[-1] or delivery.sent.shape != given or cohort.present.shape != came[:-1]:
         made = f"rows {tuple(came)}, sent {tuple(delivery.sent.shape)} and {tuple(cohort.present.shape)} places"
@@ -593,8 +604,9 @@ def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str]
     if transport.shows == "rows":
         named = not bool((cohort.present & (cohort.clients < 0)).any())
         return None if named else ("shows rows of nobody", 'Name the clients, or add up rows and say shows = "sums".')
-    if 2 * came[-2] > given[-2]:
-        return f"shows {came[-2]} rows as sums of {given[-2]} participations", "Put two or more into each sum."
+    if came[-2] and 2 * came[-2] > (trained := int(of.trained.sum(dim=-1).min())):
+        told = f"shows {came[-2]} rows as sums of {trained} participations with samples"
+        return told, "Put two or more of these (context.cohort.trained) into each sum: others hide nobody."
     if any(bool(told.any()) for told in (cohort.clients + 1, cohort.rows + 1, cohort.sizes, cohort.steps)):
         return "names who is in its sums", "Deliver: context.cohort.counted(b)."
     return None
@@ -680,7 +692,8 @@ def _as_meant(stage: Any, sending: Sending, delivery: Delivery, meant: Tensor) -
 def _finite(exchange: Exchange, context: ExchangeContext, kept: State) -> State:
     """What clients keep, with zeros in the place of each row of a Byzantine client that is not finite.
 
-    No update made it so, for those are finite here; so no mark of an erased row is lost.
+    No update made it so, for those are finite here; so no mark of an erased row is lost. It is told in the clear alone:
+    behind sums nobody is named for a value.
     """
     import torch
 
@@ -691,6 +704,6 @@ def _finite(exchange: Exchange, context: ExchangeContext, kept: State) -> State:
         gone = theirs & ~rows.isfinite().all(dim=-1)
         lost |= {*cohort.clients[gone].tolist()}
         sound[name] = with_rows(table, cohort, rows.masked_fill(gone.unsqueeze(-1), 0)) if bool(gone.any()) else table
-    for client in sorted(lost):
+    for client in sorted(lost) if exchange.transport.shows == "rows" else ():
         context.bare("exchange").tell(Rejected(client, LOST))
     return sound

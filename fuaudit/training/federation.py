@@ -43,15 +43,15 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     for part in sorted(exchange.byzantine):
         stage = exchange.client_stages.stages[part]
         require_named("client", config.client[part]["use"], stage, population.clients)
-    _require_enough(exchange, law.places(population.of_laws))
+    _require_enough(exchange, law.places(population.of_laws), sum(map(bool, population.samples.values())))
 
 
-def _require_enough(exchange: Exchange, places: int) -> None:
-    """Raises UsageError where every round of so many participations at most would fail."""
-    transport, server = exchange.transport, exchange.server
+def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
+    """Raises UsageError where every round of so many participations at most, so many clients with samples, fails."""
+    transport, server, trained = exchange.transport, exchange.server, min(places, filled)
     if offers(transport, "require_places"):
-        asked(transport, "require_places", NOTHING, places)
-    rows = _rows_left(transport, places, places if transport.shows == "rows" else places // 2)
+        asked(transport, "require_places", NOTHING, places, trained)
+    rows = _rows_left(transport, places if transport.shows == "rows" else trained // 2, places, trained)
     for stage in server.stages[: server.aggregating]:
         if rows < (needed := least_rows(stage)):
             raise UsageError(
@@ -62,9 +62,9 @@ def _require_enough(exchange: Exchange, places: int) -> None:
         rows = _rows_left(stage, rows, rows)
 
 
-def _rows_left(part: object, rows: int, otherwise: int) -> int:
-    """How many rows a part leaves of so many at most; ``otherwise`` where it does not say."""
-    left: int = asked(part, "rows_left", a(int), rows) if offers(part, "rows_left") else otherwise
+def _rows_left(part: object, otherwise: int, *given: int) -> int:
+    """How many rows a part leaves of what it is given at most; ``otherwise`` where it does not say."""
+    left: int = asked(part, "rows_left", a(int), *given) if offers(part, "rows_left") else otherwise
     return left
 
 

@@ -223,11 +223,17 @@ class Sums:
     draws: ClassVar[bool] = True
 
     def deliver(self, rows, context):
-        if len(rows) < self.size:
-            return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
-        order = torch.from_numpy(context.shared.permutation("order", len(rows)))
-        means = torch.stack([rows[some].mean(dim=0) for some in order.tensor_split(len(rows) // self.size)])
-        return Delivery(means, context.cohort.counted(len(means)), rows)
+        trained = context.cohort.trained.nonzero()[:, 0]
+        means, sent, taken = [rows[:0]], torch.zeros_like(rows), torch.zeros_like(context.cohort.trained)
+        if len(trained) >= self.size:
+            order = torch.from_numpy(context.shared.permutation("order", len(trained)))
+            for some in trained[order].tensor_split(len(trained) // self.size):
+                mean = rows[some].mean(dim=0, keepdim=True)
+                if bool(mean.isfinite().all()):
+                    means.append(mean)
+                    sent[some], taken[some] = rows[some], True
+        shown = torch.cat(means)
+        return Delivery(shown, context.cohort.counted(len(shown)), sent, taken)
 
     def in_the_clear(self):
         return replace(self)
