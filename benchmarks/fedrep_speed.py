@@ -37,6 +37,7 @@ from torch import Tensor
 from fuaudit.plans.stage_draws import PublicDraws
 from fuaudit.testing.contexts import stacked
 from fuaudit.training.exchange import (
+    Delivery,
     Exchange,
     Sending,
     Served,
@@ -158,7 +159,8 @@ def server_side(round_: Round, proposals: list[Tensor], rows: Tensor) -> Tensor:
 def client_side(round_: Round, memory: State) -> State:
     """The clients' part: what they send, and what they keep. The server's answer is that all came, and zero."""
     sending = client_half(round_.exchange, round_.updates, round_.context, memory)
-    return settled(round_.exchange, sending, sending.rows, sending.rows[:1])
+    came = Delivery(sending.rows, sending.context.cohort, sending.rows)
+    return settled(round_.exchange, sending, came, sending.rows[:1])
 
 
 def require_the_same_work(parameters: int) -> None:

@@ -110,6 +110,7 @@ _STAGE = (
         False,
     ),
     Word("merges", bool, "whether a row that it leaves is of several participations, and names none of them", False),
+    Word("least_rows", int, "how many rows it needs; a round that has fewer for it fails", 1),
 )
 
 WORDS: Mapping[str, tuple[Word, ...]] = {
@@ -325,7 +326,8 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "byzantine": ("settle", "proposals"),
     "client_stages": ("settle",),
     "laws": ("included",),
-    "transports": ("require_places",),
+    "stages": ("rows_left",),
+    "transports": ("require_places", "rows_left", "secured"),
 }
 """Kind of plugin -> the methods that it may have."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
     from fuaudit.proofs.toys import federation
     from fuaudit.runs.run import Run
+    from fuaudit.secure.suites import Books, Suite
     from fuaudit.testing import (
         check_adversary,
         check_aggregator,
@@ -61,13 +62,14 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Case",
-    "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError",
-    "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault", "Law", "Learner", "Mean",
-    "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population", "Position",
-    "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment",
-    "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps",
-    "Stream", "Subject", "Summed", "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw",
+    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
+    "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
+    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault", "Law",
+    "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError",
+    "Population", "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext",
+    "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape",
+    "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "UniformLaw", "Unlearner", "UsageError",
+    "Verdict", "WeightedLaw",
     "WrongRelative", "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
     "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "fitting",
@@ -89,6 +91,7 @@ _HOMES = {
     "runs.run": "Run",
     "testing": "check_adversary check_aggregator check_agreement check_audit check_byzantine check_client_stage "
     "check_dataset check_law check_model check_solver check_transport check_unlearner",
+    "secure.suites": "Books Suite",
     "training.dropouts": "Dropouts",
     "training.events": "Answered Rejected Released Sent Summed Suspected",
     "training.exchange": "Delivery Exchange",

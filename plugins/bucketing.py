@@ -38,6 +38,10 @@ class Bucketing(Stateless):
         if self.size < 1:
             raise UsageError(f"bucketing needs a size of at least 1, not {self.size}")
 
+    def rows_left(self, rows: int) -> int:
+        """How many buckets there are of so many rows."""
+        return -(-rows // self.size)
+
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.stages.Stage`."""
         import torch

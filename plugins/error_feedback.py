@@ -18,6 +18,7 @@ For unlearning none: u_k is made of all updates since the first round, so an unl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit_plugins.robust import lengths
@@ -57,9 +58,27 @@ class ErrorFeedback:
         """u_k <- g_k - what was sent ``(*s, n, c)``."""
         cohort, whole = context.cohort, rows_of(state["memory"], context.cohort)
         left = whole - context.on_all(sent)
-        before, after = (lengths(rows, rows.new_zeros(1, rows.shape[-1])) for rows in (whole, left))
-        lost = (after / before.masked_fill(before == 0, 1)).unsqueeze(-1).to(left.dtype)
         return {
             "memory": with_rows(state["memory"], cohort, left),
-            "lost": with_rows(state["lost"], cohort, lost),
+            "lost": with_rows(state["lost"], cohort, shares(left, whole)),
         }
+
+
+def shares(left: Tensor, whole: Tensor) -> Tensor:
+    """|left| / |whole| of each row of ``(*s, n, d)``: ``(*s, n, 1)``; |left| where ``whole`` is zero.
+
+    Both are divided by a power of two near the largest number of ``whole``, so no square of it overflows or vanishes,
+    and no bit changes. What is too large for a float is the largest one.
+    """
+    import torch
+
+    limit, columns = torch.finfo(left.dtype).max, left.shape[-1]
+    most, origin = frexp(limit)[1] - 2, left.new_zeros(1, columns)
+    found = torch.empty(left.shape[:-1], dtype=torch.float64)
+    pairs = zip(left.reshape(-1, columns), whole.reshape(-1, columns), strict=True)
+    for place, (rest, row) in enumerate(pairs):
+        low, high = row.aminmax()
+        scale = 2.0 ** -min(max(frexp(max(-float(low), float(high)))[1], -most), most)
+        after, before = (float(lengths(one.unsqueeze(0) * scale, origin)) for one in (rest, row))
+        found.view(-1)[place] = after / (before or 1.0)
+    return found.clamp(max=limit).unsqueeze(-1).to(left)

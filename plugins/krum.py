@@ -5,7 +5,8 @@ Blanchard, El Mhamdi, Guerraoui, Stainer: "Machine Learning with Adversaries: By
 row with the least score, multi-Krum the mean of some rows with the least scores.
 
 What differs from print, and why: print asks for n >= 2f + 3. A score needs n >= f + 3, and the guarantee n >= 2f + 2;
-only the first is asked for, because f is what the user fears, and a round may have fewer rows.
+only the first is asked for, because f is what the user fears, and a round may have fewer rows. With fewer than f + 3
+it fails.
 
 Guarantee: with g = n - f and q = n - 2f - 1, kappa = (sqrt(2g) + sqrt(f + 1))^2 / q for n >= 2f + 2, of both rules;
 docs/robust.md says what kappa is, and proves it. It stays above 2 where f is 0, so c = kappa n / (2f) grows like
@@ -36,8 +37,13 @@ def scores(rows: Tensor, byzantine: int) -> Tensor:
 
 def best(rule: str, rows: Tensor, byzantine: int) -> Tensor:
     """Places by score, ascending; of equal ones the lower place comes first."""
-    require_rows(rule, len(rows), byzantine + 3, "Fear fewer Byzantine rows, or let more take part.")
+    require_rows(rule, len(rows), _least(byzantine), "Fear fewer Byzantine rows, or let more take part.")
     return scores(rows, byzantine).sort(stable=True).indices
+
+
+def _least(byzantine: int) -> int:
+    """How many rows a score needs: one has a neighbour then."""
+    return byzantine + 3
 
 
 def _require(rule: str, byzantine: int) -> None:
@@ -60,6 +66,11 @@ class Krum(Stateless):
 
     def __post_init__(self) -> None:
         _require("krum", self.byzantine)
+
+    @property
+    def least_rows(self) -> int:
+        """See :data:`fuaudit.declared.WORDS`."""
+        return _least(self.byzantine)
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
@@ -90,6 +101,11 @@ class MultiKrum(Stateless):
         _require("multi-krum", self.byzantine)
         if self.keep is not None and self.keep < 1:
             raise UsageError(f"multi-krum keeps at least 1 row, not {self.keep}")
+
+    @property
+    def least_rows(self) -> int:
+        """See :data:`fuaudit.declared.WORDS`."""
+        return max(_least(self.byzantine), (self.keep or 1) + self.byzantine)
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""

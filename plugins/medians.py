@@ -83,10 +83,17 @@ class TrimmedMean(Stateless):
     def __post_init__(self) -> None:
         require_trim(self.trim)
 
+    @property
+    def least_rows(self) -> int:
+        """See :data:`fuaudit.declared.WORDS`; a fraction leaves a row of any number."""
+        return 2 * self.trim + 1 if isinstance(self.trim, int) else 1
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
         trim = trimmed(self.trim, len(rows))
-        require_rows("trimmed-mean", len(rows), 2 * trim + 1, f"Trim fewer than {trim} a side, or let more take part.")
+        require_rows(
+            "trimmed-mean", len(rows), self.least_rows, f"Trim fewer than {trim} a side, or let more take part."
+        )
         return middle(rows, trim)
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:

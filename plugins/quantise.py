@@ -44,6 +44,10 @@ class Quantise(Stateless):
         share, exponent = frexp(self.clip / self._most)
         return ldexp(1.0, exponent - (share == 0.5))
 
+    def step_of(self, columns: int) -> float:
+        """The step of rows of so many columns: the same for all."""
+        return self.step
+
     @property
     def _most(self) -> int:
         """The largest whole number that is sent."""

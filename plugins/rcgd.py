@@ -78,6 +78,11 @@ class NormThresholding(Stateless):
         require_trim(self.trim)
 
     @property
+    def least_rows(self) -> int:
+        """See :data:`fuaudit.declared.WORDS`; a fraction leaves a row of any number."""
+        return self.trim + 1 if isinstance(self.trim, int) else 1
+
+    @property
     def abrupt(self) -> bool:
         """Whether rows are left out; see :data:`fuaudit.declared.WORDS`."""
         return self.trim > 0
@@ -86,7 +91,7 @@ class NormThresholding(Stateless):
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
         trim = trimmed(self.trim, len(rows))
         keep = len(rows) - trim
-        require_rows("norm-thresholding", len(rows), trim + 1, f"Trim fewer than {trim}, or let more take part.")
+        require_rows("norm-thresholding", len(rows), self.least_rows, f"Trim fewer than {trim}, or let more take part.")
         order = lengths(rows, rows.new_zeros(1, rows.shape[1])).sort(stable=True).indices
         return weighted_sum(rows[order[:keep]], rows.new_full((keep,), 1 / keep))
 

@@ -21,8 +21,10 @@ What differs from print, and why:
   are feared. Each whose row was rejected by name is one less, and so is one in each buffer that is not finite, so at
   most so many of the others are bad.
 
-Here no cryptography hides the rows: the simulator sees them. Behind ``quantise`` rows are whole numbers of a power of
-two, and sums are exact in any order, as those of a cryptographic sum are. Else they are added in the order of places.
+Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
+suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise``
+rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else
+they are added in the order of places.
 
 Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
 of s tells is not hidden, nor is what a member of a buffer of two can subtract.
@@ -30,16 +32,20 @@ of s tells is not hidden, nor is what a member of a buffer of two can subtract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.robust import all_finite
+from fuaudit_plugins.skellam import SkellamNoise
 
 from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fuaudit.plugins import Books, Suite
 
 
 def sizes(rows: int, size: int) -> list[int]:
@@ -80,8 +86,7 @@ class SecureSum:
 
     def require_places(self, places: int, trained: int) -> None:
         """Raises UsageError where rounds of so many participations, so many with samples, fail from the start."""
-        large = sum(size >= self._fewest for size in sizes(places, self.size))
-        buffers = min(large, trained // self._fewest)
+        buffers = min(self.rows_left(places), trained // self._fewest)
         if 2 * self.byzantine >= buffers:
             empty = f", {places - trained} of them without samples," * (trained < places)
             raise UsageError(
@@ -89,6 +94,10 @@ class SecureSum:
                 "them may be bad",
                 "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
             )
+
+    def rows_left(self, places: int) -> int:
+        """How many buffers of so many participations count at most."""
+        return sum(size >= self._fewest for size in sizes(places, self.size))
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
@@ -101,12 +110,9 @@ class SecureSum:
             for some, size in zip(buffers, of, strict=True)
             if self._counts(size, len(some), int(trained[some].sum()))
         ]
-        means, counted = rows.new_empty(len(opened), rows.shape[-1]), list[list[int]]()
-        for some in (one.tolist() for one in opened):
-            total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
-            for row in some:  # one after the other: a library's order may depend on the shape
-                total += rows[row]
-            mean = means[len(counted)].copy_(total / len(some))
+        means, counted = rows.new_empty(len(opened), rows.shape[-1]), list["Tensor"]()
+        for number, some in enumerate(opened):
+            mean = means[len(counted)].copy_(self._sum(rows[some], some, number, context) / len(some))
             if all_finite(mean):
                 counted.append(some)
             else:
@@ -114,11 +120,13 @@ class SecureSum:
         known = int((~came).sum()) + len(opened) - len(counted)
         failed = 2 * max(0, self.byzantine - known) >= len(counted)
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
-        sent = torch.zeros_like(rows)
-        taken = [] if failed else counted
-        for row in chain.from_iterable(taken):
-            sent[row] = rows[row]
-        return Delivery(means[: len(taken)], context.cohort.counted(len(taken)), sent)
+        counted = [] if failed else counted
+        sent, taken = torch.zeros_like(rows), torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        for some in counted:
+            taken[some] = True
+            for row in some.tolist():
+                sent[row] = rows[row]
+        return Delivery(means[: len(counted)], context.cohort.counted(len(counted)), sent, taken)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""
@@ -128,6 +136,70 @@ class SecureSum:
         number = came.cumsum(dim=0) - 1  # of each participation among those that were not rejected
         return [number[one[came[one]]].sort().values for one in order.split(sizes(len(came), self.size))]
 
+    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+        """The sum ``(c,)`` in float64 of the rows of a buffer ``(s, c)``, of these places of the cohort ``(s,)``."""
+        import torch
+
+        total = rows.new_zeros(rows.shape[-1], dtype=torch.float64)
+        for row in rows:  # one after the other: a library's order may depend on the shape
+            total += row
+        return total
+
     def in_the_clear(self) -> SecureSum:
-        """Itself: there is no cryptography."""
-        return self
+        """The same without cryptography."""
+        return SecureSum(self.size, self.smallest, self.byzantine)
+
+    def secured(self, suite: str, before: Sequence[object]) -> SecuredSum:
+        """The same with sums by a suite; ``before`` are the client stages in front of it.
+
+        Raises:
+            UsageError: rows are no whole numbers there, or there is no such suite, or none for such buffers.
+        """
+        from fuaudit.plugins import Books, Suite  # cryptography, which no other use of this file needs
+
+        if not before or not isinstance(before[-1], Quantise | SkellamNoise):
+            raise UsageError(
+                f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
+                'Put the client stage "quantise", or "skellam-noise", last, in front of secure-sum.',
+            )
+        if self.smallest == 2 < self.size:
+            raise UsageError(
+                f"the suite {suite!r} opens no buffer of {self.size} from 2 rows on", "Take a smallest of 3 or more."
+            )
+        made = Suite(suite, most=2 * self.size - 1)
+        made.start()
+        own = (self.size, self.smallest, self.byzantine)
+        return SecuredSum(*own, suite=made, numbers=before[-1], books=Books())
+
+
+@dataclass(frozen=True)
+class SecuredSum(SecureSum):
+    """Means of buffers whose sums a suite makes, exactly those of :class:`SecureSum`; no config names it.
+
+    Rows are whole numbers of a step, and the step is a power of two. A suite adds them up exactly, as float64 does, so
+    nothing that is delivered depends on which suite it was, nor on any key.
+
+    Attributes:
+        suite: of ``fuaudit.secure``.
+        numbers: the client stage that makes whole numbers of so many bits, each of which counts a step.
+        books: what the parties remember of what they opened.
+    """
+
+    suite: Suite = field(kw_only=True)
+    numbers: Quantise | SkellamNoise = field(kw_only=True)
+    books: Books = field(kw_only=True, repr=False, compare=False)
+
+    def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
+        import torch
+
+        if not all_finite(rows):  # no message says that: whoever means it spoils the sum, and nothing is opened
+            return super()._sum(rows, places, number, context)
+        step = self.numbers.step_of(rows.shape[-1])
+        scaled = rows.to(torch.float64) / step
+        if bool((scaled != scaled.round()).any()):
+            raise UsageError(f"a row is not of whole numbers of {step}", 'Put "quantise" in front of secure-sum.')
+        whole = scaled.to(torch.int64).cpu().numpy()
+        clients = context.cohort.clients[places].tolist()
+        opened = self.suite.opened(whole, self.numbers.bits, clients, at=(context.number, number), books=self.books)
+        total: Tensor = torch.from_numpy(opened.sums).to(rows.device, torch.float64) * step
+        return total

@@ -92,6 +92,10 @@ class SkellamNoise(Stateless):
                 break
         return whole
 
+    def step_of(self, columns: int) -> float:
+        """The step of rows of so many columns."""
+        return self._fitting(columns).step
+
     def _fitting(self, columns: int) -> Fitting:
         return fitting(self.norm, self.bits, columns, Fraction(str(self.noise)))
 

@@ -1,7 +1,8 @@
 """Attacks: what they are by plain loops, what they see, and federations in which they stand."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import mean, pstdev
+from typing import ClassVar
 
 import pytest
 import torch
@@ -9,22 +10,26 @@ from fuaudit_plugins.alie import ALittleIsEnough, printed_z
 from fuaudit_plugins.bit_flip import BitFlip
 from fuaudit_plugins.conspar import Consensus
 from fuaudit_plugins.coordinates import CoordinateAttack
-from fuaudit_plugins.error_feedback import ErrorFeedback
+from fuaudit_plugins.error_feedback import ErrorFeedback, shares
 from fuaudit_plugins.gaussian import Gaussian
 from fuaudit_plugins.ipm import InnerProductManipulation
+from fuaudit_plugins.medians import TrimmedMean
 from fuaudit_plugins.mimicry import Mimicry
+from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.secure_sum import SecureSum
-from tests_support import audits, broken, secret
+from tests_support import AUDIT_KEY, audits, broken, secret
 
-from fuaudit import train, unlearn
+from fuaudit import train, unlearn, verify
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place, PublicDraws
 from fuaudit.testing import check_byzantine
-from fuaudit.testing.contexts import context_of, shape_of, updates_of
+from fuaudit.testing.contexts import context_of, shape_of, stacked, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, settled
-from fuaudit.training.stages import Chain, Mean
+from fuaudit.training.events import Rejected
+from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, exchanged, settled
+from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
+from fuaudit.workflow.prune import prune
 
 BAD = (3, 4)
 ROWS = updates_of(0, 6, torch.float64)
@@ -212,8 +217,142 @@ def memories_after(exchange, count):
     for number in range(1, count + 1):
         context = context_of([*range(6)], torch.float64, number)
         sending = client_half(exchange, updates_of(number, 6, torch.float64), context, memories)
-        memories = settled(exchange, sending, delivered(exchange, sending).sent, torch.zeros(1, 1))
+        memories = settled(exchange, sending, delivered(exchange, sending), torch.zeros(1, 1))
     return memories["0.memory"]
+
+
+@pytest.mark.parametrize(
+    ("attack", "rounding"),
+    [(InnerProductManipulation(BAD, 1e-300), (Quantise(2.0, 8),)), (Mimicry(BAD, 0), ())],
+    ids=["rounded to zero", "the row of one who stands still"],
+)
+def test_a_row_of_zeros_that_came_is_one_that_came(attack, rounding):
+    """The memory in front of the attack is told that what it left was sent, whatever numbers came."""
+    stages, updates = (ErrorFeedback(), attack, *rounding), ROWS.clone()
+    updates[0] = 0
+    exchange = Exchange(Chain((Mean(),)), Chain(stages), byzantine=frozenset({1}))
+    sending = client_half(exchange, updates, context_of([*range(6)], torch.float64), first_memories(exchange))
+    delivery = delivered(exchange, sending)
+    assert not delivery.sent[[*BAD]].any()
+    assert not settled(exchange, sending, delivery, torch.zeros(1, 5))["0.memory"][[*BAD]].any()
+
+
+def test_what_does_not_come_stays_in_the_memory():
+    """Of a row that is rejected, of its buffer, which is discarded, and of a round that fails."""
+    for transport, count in ((Clear(), 1), (SecureSum(3), 3), (SecureSum(2, byzantine=2), 6)):
+        stages = ErrorFeedback(), BitFlip(BAD), Always((3,), torch.inf)
+        exchange = Exchange(Chain((Mean(),)), Chain(stages), transport, frozenset({1, 2}))
+        sending = client_half(exchange, ROWS, context_of([*range(6)], torch.float64), first_memories(exchange))
+        delivery = delivered(exchange, sending)
+        after = settled(exchange, sending, delivery, torch.zeros(1, 5))["0.memory"]
+        stay = (~delivery.taken).nonzero()[:, 0].tolist()
+        assert 3 in stay
+        assert len(stay) == count
+        assert torch.equal(after[stay], ROWS[stay])
+        assert not after[delivery.taken].any()
+
+
+def first_memories(exchange, dtype=torch.float64):
+    return exchange.client_stages.init(shape_of(dtype))
+
+
+# what is not finite
+
+
+@dataclass(frozen=True)
+class Always(Stateless):
+    """Its clients send one number in all places."""
+
+    clients: tuple[int, ...]
+    value: float
+
+    def apply(self, updates, context, state):
+        return torch.full_like(updates, self.value), state
+
+
+@dataclass(frozen=True)
+class Overflows:
+    """A client stage that remembers more than a float holds."""
+
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"memory"})
+
+    def init(self, shape):
+        return {"memory": shape.zeros(shape.clients, 1)}
+
+    def apply(self, updates, context, state):
+        return updates, {"memory": state["memory"] + torch.inf}
+
+
+def rounds_of(*stages, byzantine, count=1, dtype=torch.float32):
+    """Rounds of six clients: what was told of each by the exchange itself, and memories after it."""
+    exchange = Exchange(Chain((Mean(),)), Chain(stages), byzantine=frozenset(byzantine))
+    kept, server = first_memories(exchange, dtype), {}
+    for number in range(1, count + 1):
+        told = []
+        context = replace(stacked([context_of([*range(6)], dtype, number)]), told=told)
+        memories = {name: table[None] for name, table in kept.items()}
+        made = exchanged(exchange, updates_of(number, 6, dtype)[None], context, memories, server)
+        kept = {name: table[0] for name, table in made.memories.items()}
+        yield [event for part, event in told if part == "exchange"], kept, made.row[0]
+
+
+def test_a_row_that_is_not_finite_is_rejected_where_it_is_made():
+    """In front of a memory and of a stage that clips: one would remember it, the other make it finite."""
+    stages = Always((3,), torch.inf), ErrorFeedback(), Quantise(0.5, 8)
+    for told, kept, row in rounds_of(*stages, byzantine={0}, count=3):
+        assert told == [Rejected(3, "not finite")]
+        assert kept["1.memory"].isfinite().all()
+        assert not kept["1.memory"][3].any()
+        assert row.isfinite().all()
+        assert float(row.abs().max()) <= 0.5
+
+
+def test_a_memory_that_a_byzantine_client_fills_up_is_emptied():
+    """Each of her rows is finite; their sum is not, in every second round. Others keep theirs."""
+    behind, large = (ErrorFeedback(), Quantise(0.5, 8)), 0.6 * torch.finfo(torch.float32).max
+    honest = [kept for _, kept, _ in rounds_of(Always((), 0.0), *behind, byzantine={0}, count=4)]
+    for number, (told, kept, _) in enumerate(rounds_of(Always((3,), large), *behind, byzantine={0}, count=4), 1):
+        full = [Rejected(3, "not finite"), Rejected(3, "a memory that is not finite")]
+        assert told == full * (number % 2 == 0)
+        assert bool(kept["1.memory"][3].any()) == (number % 2 == 1)
+        assert all(table.isfinite().all() for table in kept.values())
+        others = [0, 1, 2, 4, 5]
+        assert torch.equal(kept["1.memory"][others], honest[number - 1]["1.memory"][others])
+
+
+@pytest.mark.parametrize("row", [2, 3], ids=["honest", "Byzantine"])
+@pytest.mark.parametrize("server", [Chain((Mean(),)), Chain((TrimmedMean(1), Momentum()))], ids=["mean", "momentum"])
+def test_the_mark_of_an_erased_row_is_left_by_no_client(server, row):
+    """The whole model is NaN, whoever had the row; nobody's memory is emptied for it, and nothing is rejected."""
+    stages = Always((3,), torch.inf), ErrorFeedback(), Quantise(0.5, 8)
+    exchange = Exchange(server, Chain(stages), byzantine=frozenset({0}))
+    told, updates = [], ROWS.clone()
+    updates[row, 1] = torch.nan
+    context = replace(stacked([context_of([*range(6)], torch.float64)]), told=told)
+    empty = (part.init(shape_of(torch.float64)) for part in (exchange.client_stages, server))
+    memories, kept = ({name: table[None] for name, table in state.items()} for state in empty)
+    made = exchanged(exchange, updates[None], context, memories, kept)
+    assert made.row.isnan().all()
+    assert not told
+
+
+def test_an_honest_memory_that_is_not_finite_stays_so():
+    """Training stops then: it is her own, and nobody attacked."""
+    ((told, kept, _),) = rounds_of(BitFlip(BAD), Overflows(), byzantine={0})
+    assert told == [Rejected(client, "a memory that is not finite") for client in BAD]
+    assert kept["1.memory"].isfinite()[:, 0].tolist() == [client in BAD for client in range(6)]
+
+
+def test_a_share_that_is_lost_is_a_number_whatever_is_sent():
+    """Squares of numbers above 1e154 are no numbers."""
+    stages = Always((3,), 1e300), ErrorFeedback(), Quantise(0.5, 8)
+    ((told, kept, _),) = rounds_of(*stages, byzantine={0}, dtype=torch.float64)
+    assert not told
+    assert kept["1.lost"][3].tolist() == [1.0]
+    most = torch.finfo(torch.float64).max
+    for left, whole, share in ((3e-200, 4e-200, 0.75), (3e200, 4e200, 0.75), (0.0, 0.0, 0.0), (1.0, 1e-320, most)):
+        rows = (torch.tensor([row], dtype=torch.float64) for row in ([left, 0.0], [0.0, whole]))
+        assert float(shares(*rows)) == share
 
 
 # federations
@@ -249,3 +388,47 @@ def test_an_attacked_federation_forgets(tmp_path, chain, rule, transport, propos
     child = unlearn(run, "fats", Request.of([gone]), tmp_path / "child", data=tiny_dataset())
     result, found = audits(child, data=tiny_dataset())
     assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}
+
+
+LOUD = {"use": "gaussian", "clients": [3], "deviation": 1e38}
+"""Some of its numbers are above what a float32 holds, and sums of the others are."""
+QUANTISED = [LOUD, MEMORY, AGREEMENT, {"use": "quantise", "clip": 0.5}]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS, ids=["clear", "sums"])
+def test_one_byzantine_client_does_not_stop_the_others(tmp_path, quick, transport):
+    """In front of her memory she sends what no float holds, or sums up to it; the ledger tells it, and replay does."""
+    table = tiny_config(
+        partition={"use": "iid", "clients": 12},
+        learner=LEARNER | {"rounds": 6},
+        client=QUANTISED,
+        transport=transport,
+        server=[{"use": "trimmed-mean", "trim": 2}],
+    )
+    run = train(table, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    told = [event for line in run.ledger.of_kind("round") for event in line["told"] if event["part"] == "exchange"]
+    assert {event["why"] for event in told} == {"not finite", "a memory that is not finite"}
+    assert {event["client"] for event in told} == {3}
+    child = unlearn(run, "retrain", Request.of([2]), tmp_path / "child", data=tiny_dataset())
+    result, found = audits(child, data=tiny_dataset())
+    assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}
+    pruned, _ = prune(child)
+    assert str(verify(pruned, quick, key=AUDIT_KEY, save=False, data=tiny_dataset()).verdict) == "PASS"
+
+
+@pytest.mark.parametrize("gone", [3, 2], ids=["hers", "another's"])
+@pytest.mark.parametrize("momentum", [False, True])
+def test_erased_rows_that_are_left_in_are_found_behind_byzantine_clients(tmp_path, gone, momentum):
+    """Erased rows are NaN in audits: no rejection may hide them, also not of a Byzantine client."""
+    table = tiny_config(
+        partition={"use": "iid", "clients": 12},
+        learner=LEARNER,
+        client=QUANTISED,
+        transport=TRANSPORTS[1],
+        server=[{"use": "trimmed-mean", "trim": 2}],
+        solver={"use": "local-momentum"} if momentum else {"use": "sgd"},
+    )
+    run = train(table, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    child = unlearn(run, "noop", Request.of([gone]), tmp_path / "child", data=tiny_dataset())
+    result, found = audits(child, data=tiny_dataset())
+    assert (result.verdict, found["replay"].verdict) == ("FAIL", "FAIL")

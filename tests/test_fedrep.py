@@ -216,7 +216,7 @@ def rounds(exchange, count, key=0, grid=2.0**-20):
         sending = client_half(exchange, updates, context, kept)
         delivery = delivered(exchange, sending)
         served = server_half(exchange, delivery, sending.context, server)
-        after = settled(exchange, sending, delivery.sent, served.answer)
+        after = settled(exchange, sending, delivery, served.answer)
         yield updates, kept, sending, delivery, served, after
         kept, server = after, served.state
 
@@ -262,7 +262,7 @@ def test_nothing_is_lost(transport, discards, fails, rounding, grid):
         assert torch.equal(after["0.memory"] + whole, before["0.memory"] + updates)
         lost = after["0.memory"].norm(dim=1) / (before["0.memory"] + updates).norm(dim=1)
         assert torch.allclose(after["0.lost"][:, 0], lost)
-        left = int(sending.rows.isfinite().all(dim=1).sum()) - int(delivery.sent.any(dim=1).sum())
+        left = int(sending.rows.isfinite().all(dim=1).sum()) - int(delivery.taken.sum())
         failed, discarded = failed + (not len(delivery.rows)), discarded + (left > 0)
         if not len(delivery.rows):
             assert not bool(delivery.sent.any() or served.row.any())
@@ -755,6 +755,69 @@ def test_what_forgetting_costs_is_said_before_and_after(tmp_path, fuaudit):
         assert json.loads(out)["computed_anew"] == computed
         rounds = "1 round" if first == 5 else f"{6 - first} rounds"
         assert f"computed anew from round {first} on: {rounds}, {steps} client steps" in fuaudit("show", made)[1]
+
+
+@pytest.mark.parametrize("method", ["retrain", "fats"])
+@pytest.mark.parametrize("buffers", [True, False], ids=["sums", "rows"])
+def test_an_erasure_that_leaves_a_rule_too_few_rows_is_carried_out(tmp_path, fuaudit, quick, method, buffers):
+    """All rounds fail, and the model is the initial one: nobody's erasure hangs on who else is left."""
+    transport = {"use": "secure-sum", "size": 2, "byzantine": 1} if buffers else {"use": "clear"}
+    run = trained(
+        tmp_path / "run",
+        {"rounds": 2, "cohort": 8, "steps": 1},
+        8,
+        client=[{"use": "error-feedback"}, {"use": "quantise", "clip": 0.5}],
+        transport=transport,
+        server=[{"use": "krum", "byzantine": 1 if buffers else 5}, {"use": "momentum"}],
+    )
+    assert "failed" not in fuaudit("show", run.path)[1]
+    made = tmp_path / "child"
+    code, out, err = fuaudit("unlearn", run.path, "--with", method, "--client", "5", "--out", made)
+    assert code == 0, err
+    told = "failed        all rounds from 1 on: nothing was applied, and the model is the initial one"
+    assert told in out
+    assert json.loads(fuaudit("show", made, "--json")[1])["failed_rounds"] == [1, 2]
+    child = load_run(made)
+    assert told_of(child, "failed") == [{"kind": "failed", "part": "exchange", "why": "too few rows"}] * 2
+    vector, state = child.checkpoint(2)
+    assert torch.equal(vector, child.checkpoint(0)[0])
+    assert not state["server.1.velocity"].any()
+    assert bool((state["client.0.lost"] == 1).all())  # whole updates, of all
+    result, found = audits(child)
+    assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}
+    # a tombstone's ledger tells of failed rounds, too
+    after = unlearn(child, "retrain", Request.of([6]), tmp_path / "after")
+    assert audit_of(prune(after)[0], quick) == FINE
+
+
+def test_an_erasure_that_leaves_too_few_buffers_says_so(tmp_path, fuaudit):
+    """The transport fails the rounds; rounds before are kept where the sample was in none of them."""
+    buffers = {"use": "secure-sum", "size": 2, "byzantine": 1}
+    run = trained(tmp_path / "run", {"rounds": 2, "cohort": 6, "steps": 1}, 6, transport=buffers)
+    code, out, err = fuaudit("unlearn", run.path, "--with", "fats", "--client", "5", "--out", tmp_path / "child")
+    assert code == 0, err
+    assert "all rounds from 1 on: nothing was applied, and the model is the initial one" in out
+
+
+def test_an_unlearning_that_is_refused_in_a_round_says_how_to_go_on(tmp_path, fuaudit, monkeypatch):
+    """A rule of another package raises where it has too few rows; it says so in the round, and not before."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    run = trained(tmp_path / "run", server=[{"use": "test-of-four"}])
+    child = tmp_path / "child"
+    asked = "unlearn", run.path, "--client", "1", "--out", child, "--with"
+    code, _, err = fuaudit(*asked, "retrain")
+    assert (code, "four rows are needed, and there are 3" in err) == (2, True), err
+    again = f"fuaudit resume {child}"
+    assert f"What was complete is kept in {child}. Remove it to try again otherwise, or go on with: {again}" in err
+    code, _, err = fuaudit(*asked, "noop")
+    assert (code, f"{child} exists already: a run was begun there and did not end" in err) == (2, True), err
+    assert f"Finish it: {again}" in err
+    assert "What was complete" not in err
+    code, _, err = fuaudit("resume", child)
+    assert (code, "four rows are needed" in err, "What was complete" in err) == (2, True, False), err
+    shutil.rmtree(child)
+    code, _, err = fuaudit(*asked, "noop")
+    assert code == 0, err
 
 
 def test_who_was_never_drawn_costs_nothing(tmp_path, fuaudit):

@@ -22,7 +22,7 @@ LEVELS = [
     {"declared", "options", "statistics"},
     {"registry", "terminal", "draws", "reading", "budgets"},
     {"config", "describe", "plans", "formats"},
-    {"data", "models"},
+    {"data", "models", "secure"},
     {"training", "commitments"},
     {"unlearning", "workers"},
     {"proofs", "runs"},

@@ -3,27 +3,35 @@
 from dataclasses import replace
 from itertools import combinations
 from math import dist, hypot, inf, sqrt
+from pathlib import Path
 
 import pytest
 import torch
 from fuaudit_plugins.bucketing import Bucketing
 from fuaudit_plugins.clipping import CenteredClipping, NormClipping
+from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.krum import Krum, MultiKrum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian, TrimmedMean
+from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.robust import NETWORK, ascending, observed_constant, squares
+from fuaudit_plugins.secure_sum import SecureSum
 from fuaudit_plugins.spectral import SpectralFilter
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests_support import AUDIT_KEY
+from tests_support import AUDIT_KEY, broken
 
 from fuaudit import train, verify
 from fuaudit.config import resolve
 from fuaudit.errors import UsageError
 from fuaudit.plans.stage_draws import Place
-from fuaudit.testing.contexts import context_of
+from fuaudit.runs.ledger import failed_rounds
+from fuaudit.testing import check_aggregator
+from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.stages import Chain, Mean
+from fuaudit.training.events import Failed
+from fuaudit.training.exchange import Clear, Exchange, exchanged
+from fuaudit.training.stages import Chain, Mean, Momentum
 
 SYMMETRIC = (
     CoordinateMedian(),
@@ -528,10 +536,88 @@ def test_a_run_with_buckets_and_a_remembered_centre_is_replayed(tmp_path, quick)
     assert (verdicts["integrity"], verdicts["replay"]) == ("PASS", "PASS")
 
 
-def test_too_few_rows_stop_a_run_with_a_sentence(tmp_path):
-    tables = tiny_config(learner=ALL_FOUR, server=[{"use": "krum", "byzantine": 2}])
-    with pytest.raises(UsageError, match="krum needs at least 5 rows, and the round has 4"):
+@pytest.mark.parametrize(
+    ("server", "transport", "words"),
+    [
+        ([{"use": "krum", "byzantine": 2}], "clear", "'krum' needs at least 5 rows, and gets 4 at most"),
+        ([{"use": "multi-krum", "byzantine": 1, "keep": 4}], "clear", "needs at least 5 rows, and gets 4"),
+        ([{"use": "bucketing"}, {"use": "krum", "byzantine": 0}], "clear", "needs at least 3 rows, and gets 2"),
+        ([{"use": "norm-thresholding", "trim": 2}], "secure-sum", "needs at least 3 rows, and gets 2"),
+        ([{"use": "trimmed-mean", "trim": 1}], "sparse-sum", "needs at least 3 rows, and gets 1"),
+        ([{"use": "trimmed-mean", "trim": 1}], "test-sums", "needs at least 3 rows, and gets 2"),
+    ],
+)
+def test_a_rule_that_never_has_enough_rows_is_refused(tmp_path, monkeypatch, server, transport, words):
+    """Before anything is drawn or written; what a transport does not say is taken as half of the participations."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    options = {"alpha": 0.5} if transport == "sparse-sum" else {}
+    tables = tiny_config(learner=ALL_FOUR, server=server, transport={"use": transport} | options)
+    with pytest.raises(UsageError, match=f"every round of 4 would fail: the aggregator .*{words}"):
         train(tables, tmp_path / "run", data=tiny_dataset())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rule_that_has_just_enough_rows_trains(tmp_path):
+    for name, server in (
+        ("krum", [{"use": "krum", "byzantine": 1}]),
+        ("fraction", [{"use": "trimmed-mean", "trim": 0.49}]),
+        ("buckets", [{"use": "bucketing", "size": 3}, {"use": "norm-thresholding", "trim": 1}]),
+    ):
+        run = train(tiny_config(learner=ALL_FOUR, server=server), tmp_path / name, data=tiny_dataset())
+        assert not failed_rounds(run.ledger)
+        assert not torch.equal(run.model, run.checkpoint(0)[0])
+
+
+ROOM = Chain((TrimmedMean(1), Momentum()))
+"""A rule that needs three rows, and a memory of the server."""
+
+
+@pytest.mark.parametrize("transport", [Clear(), SecureSum(2)], ids=str)
+def test_a_round_with_too_few_rows_leaves_everything_as_it_was(transport):
+    """Rounds of six clients are applied, those of two are not: their updates stay whole in their memories."""
+    exchange = Exchange(ROOM, Chain((ErrorFeedback(), Quantise(0.5, 6))), transport)
+    shape = shape_of(torch.float64)
+    kept, server = exchange.client_stages.init(shape), exchange.server.init(shape)
+    for number, count in enumerate((6, 2, 6, 2), 1):
+        told, updates = [], drawn(count, 5, key=number)
+        context = replace(stacked([context_of([*range(count)], torch.float64, number)]), told=told)
+        made = exchanged(exchange, updates[None], context, alone(kept), alone(server))
+        kept, before = {name: table[0] for name, table in made.memories.items()}, kept
+        server, former = {name: table[0] for name, table in made.server.items()}, server
+        assert [one for part, one in told if part == "exchange"] == [Failed("too few rows")] * (count == 2)
+        assert torch.equal(server["1.velocity"], former["1.velocity"]) == (count == 2)
+        assert bool(made.row.any()) == (count == 6)
+        if count == 2:
+            assert torch.equal(kept["0.memory"][:2], before["0.memory"][:2] + updates)
+
+
+def test_of_many_runs_those_fail_that_have_too_few_rows():
+    exchange = Exchange(Chain((TrimmedMean(2),)))
+    contexts = [context_of([0, 1, 2, 3, 4, 5], torch.float64), context_of([0, 1, 2, 3, -1, -1], torch.float64)]
+    made = exchanged(exchange, torch.stack([drawn(6, 5), drawn(6, 5)]), stacked(contexts), {}, {})
+    assert [bool(row.any()) for row in made.row] == [True, False]
+
+
+def test_too_few_rows_hide_no_erased_row():
+    """NaN marks it; a round that fails would leave the model as it was."""
+    for exchange in (Exchange(ROOM), Exchange(ROOM, Chain((ErrorFeedback(),)))):
+        rows, context = drawn(2, 5), context_of([0, 2], torch.float64)
+        rows[1, 1] = torch.nan
+        shape = shape_of(torch.float64)
+        memories, server = alone(exchange.client_stages.init(shape)), alone(exchange.server.init(shape))
+        assert bool(exchanged(exchange, rows[None], stacked([context]), memories, server).row.isnan().all())
+
+
+def alone(state):
+    """The state of one run, as many have it."""
+    return {name: tensor[None] for name, tensor in state.items()}
+
+
+def test_rules_that_say_how_many_rows_they_need_keep_their_contract():
+    for rule in (MultiKrum(1, keep=3), TrimmedMean(2), NormThresholding(3), Bucketing(4)):
+        check_aggregator(rule)
+    check_aggregator(Krum(2), rows=(5, 8))  # of five rows two are nearest to each other, and tie
+    broken(check_aggregator, type("Fewer", (Bucketing,), {"rows_left": lambda self, rows: rows // 2})(3), "and says")
 
 
 @pytest.mark.parametrize(

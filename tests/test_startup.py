@@ -17,7 +17,7 @@ from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
-HEAVY = {"torch", "torchvision", "matplotlib", "scipy.stats", "sklearn", "opacus", "tenseal"}
+HEAVY = {"torch", "torchvision", "matplotlib", "scipy.stats", "sklearn", "opacus", "cryptography", "tenseal"}
 MANY = """
 import json, os, sys
 from fuaudit.cli import main

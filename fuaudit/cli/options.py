@@ -36,14 +36,25 @@ class Interrupted(FuauditError):
 
 @contextmanager
 def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> Iterator[None]:
-    """Where work in a folder breaks off and can be finished, say by which command."""
+    """Where work in a folder breaks off and can be finished, say by which command; and what a refusal leaves there."""
+
+    def is_begun() -> bool:
+        return (folder / "run.json").exists() and not (folder / "manifest.json").exists()
+
+    before = is_begun()
     try:
         yield
-    except (KeyboardInterrupt, StorageError) as error:
-        again = command("resume", folder, data=data, parent=elsewhere(folder, parent))
-        begun = (folder / "run.json").exists() and not (folder / "manifest.json").exists()
+    except (KeyboardInterrupt, FuauditError) as error:
+        again, begun = command("resume", folder, data=data, parent=elsewhere(folder, parent)), is_begun()
         if isinstance(error, StorageError):
             error.hint += f"\n  Then finish the run with: {again}" if begun else "\n  No run was begun."
+            raise
+        if isinstance(error, FuauditError):
+            if begun and not before:
+                told = (
+                    f"What was complete is kept in {folder}. Remove it to try again otherwise, or go on with: {again}"
+                )
+                error.hint = "\n  ".join(filter(None, (error.hint, told)))
             raise
         if begun:
             raise Interrupted("interrupted; what was complete is kept", f"Finish the run with: {again}") from None

@@ -26,6 +26,7 @@ from fuaudit.cli.options import (
 from fuaudit.cli.proposed import after_training, run_of, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.secure.names import EXACT
 from fuaudit.text import WITH_DATA, command, counted, printable, span
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ NOT_HERE = (
     help="What was published since, 16 to 64 bytes in hexadecimal: it is mixed into all draws. "
     "For a promise that says that one is to come.",
 )
+@click.option(
+    "--secure",
+    type=click.Choice(EXACT),
+    help="Make the sums of the transport secure-sum by this suite, each party an object of its own; no bit of the run "
+    "depends on it but its name in the ledger.",
+)
 @output_options
 def train(
     config: Path,
@@ -59,6 +66,7 @@ def train(
     stop_after: int | None,
     promise: Path | None,
     beacon: str | None,
+    secure: str | None,
     output: Output,
 ) -> None:
     """Train a federation from CONFIG (TOML) and save the run."""
@@ -84,6 +92,7 @@ def train(
             promise=promise,
             beacon=beacon,
             baseline=lambda number, share: constant.append((number, share)),
+            secure=secure,
         )
     done = f"trained {counted(run.rounds_executed, 'round')}"
     describe(run, output, done, constant, after_training(run, data))
@@ -460,6 +469,7 @@ def describe(
     """
     from fuaudit.data.adversaries import in_words as in_words_of_adversaries
     from fuaudit.formats.schema import SALT
+    from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
     from fuaudit.runs.traffic import traffic
 
@@ -484,8 +494,10 @@ def describe(
         "adversaries": in_words_of_adversaries(run.config.adversary),
         "exchange": _exchange(run),
         "confidential": _confidential(run),
+        "secure": suite_of(run.ledger),
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
+        "failed_rounds": failed_rounds(run.ledger),
     }
     lines = [
         f"{run.path}: {what}",
@@ -505,6 +517,8 @@ def describe(
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
+    lines += [f"  sums          by {document['secure']}, by its ledger; no audit judges it"] * bool(document["secure"])
+    lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:
         document |= {
@@ -635,6 +649,19 @@ def _exchange(run: Any) -> dict[str, Any]:
         "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
         "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
     }
+
+
+def _failed(rounds: Sequence[int], run: Any) -> list[str]:
+    """Which of the rounds that a run executed itself failed, and what that means where all did."""
+    if not rounds:
+        return []
+    executed = [line["round"] for line in run.ledger.of_kind("round")]
+    if len(rounds) < len(executed):
+        share = f"{len(rounds)} of {counted(len(executed), 'round')}"
+        return [f"failed        {share}: nothing of them was applied, and the model stayed as it was"]
+    before = executed[0] - 1
+    stayed = f"that of round {before}" if before else "the initial one"
+    return [f"failed        all rounds from {executed[0]} on: nothing was applied, and the model is {stayed}"]
 
 
 HELD = (

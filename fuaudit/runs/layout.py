@@ -44,6 +44,7 @@ from fuaudit.formats.schema import (
     listed,
 )
 from fuaudit.runs.forms import OTHERS, Checkpoint, Deliveries, Elsewhere, Json, Lines, Memories, Tensors, Toml
+from fuaudit.secure.names import EXACT
 
 FORMAT = "fuaudit run 2"
 
@@ -193,6 +194,7 @@ def _wrong_participation(value: object) -> list[str]:
 
 _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "commitment": ({"commitment": is_digest},),
+    "secured": ({"suite": among(*EXACT), "library": is_version},),
     "request": ({"clients": are_ids, "samples": are_ids, "parent": is_digest},),
     "platform": ({"since": is_count, "versions": _VERSIONS, "plugins": _are_plugins, "canary": is_digest},),
     "unlearning": ({"first_change": is_position, "kept_rounds": is_count}, {"messages": is_count, "bytes": is_count}),
@@ -207,6 +209,7 @@ _TOLD: dict[str, dict[str, Shape]] = {
     "released": {"mechanism": is_word, "parameters": are_options},
     "rejected": {"client": is_count, "why": is_word},
     "suspected": {"clients": are_ids, "why": is_word},
+    "failed": {"why": is_word},
 }
 _STAGE_EVENTS = [Fields({"kind": among(kind), "part": is_word, **form}) for kind, form in _TOLD.items()]
 

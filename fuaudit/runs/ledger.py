@@ -19,7 +19,7 @@ from fuaudit.runs.layout import EVENTS, LEDGER
 from fuaudit.text import WITH_DATA, command
 
 GENESIS = "0" * 64
-PLATFORM = "platform"
+PLATFORM, SECURED = "platform", "secured"
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,11 @@ def ledger_of(lines: list[bytes], path: Path) -> Ledger:
     return Ledger(tuple(events), head, sum(map(len, lines)) + len(lines), time)
 
 
+def suite_of(ledger: Ledger) -> str | None:
+    """The suite that makes the sums of a run, as its ledger tells; None where none does."""
+    return next((event["suite"] for event in ledger.of_kind(SECURED)), None)
+
+
 def read_ledger(run: Path) -> Ledger:
     """The ledger of a run, its chain checked. EvidenceError when it is broken or its last line is torn."""
     path = run / LEDGER
@@ -76,11 +81,22 @@ def released(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [event for event in line.get("told", ()) if event["kind"] == "released"]
 
 
+def has_failed(told: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the events of a round say that none of its rows was applied."""
+    return any(event["kind"] == "failed" or (event["kind"] == "summed" and event["failed"]) for event in told)
+
+
+def failed_rounds(ledger: Ledger) -> list[int]:
+    """The rounds that a run executed itself in which rows came and none was applied, or too few could come."""
+    return [line["round"] for line in ledger.of_kind("round") if has_failed(line.get("told", ()))]
+
+
 def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int]) -> str:
     """What the ledger of a sealed run tells otherwise than its ``run.json`` (shape checked); empty for nothing.
 
-    One commitment, first; in children one request and one unlearning, before any round; every round that the run
-    executed itself, once and in order, with its model where that is ``stored``; one seal, and after it a prune at most.
+    One commitment, first, and behind it what makes the sums, where a suite does; in children one request and one
+    unlearning, before any round; every round that the run executed itself, once and in order, with its model where that
+    is ``stored``; one seal, and after it a prune at most.
     """
     is_child = info["kind"] == "unlearning"
     kinds = ledger.kinds
@@ -88,7 +104,9 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int
         return "it does not begin with its one commitment"
     rounds = [event["round"] for event in ledger.of_kind("round")]
     course = ["request", "unlearning"] * is_child + ["round"] * len(rounds)
-    told_of = [kind for kind in kinds[1:] if kind != PLATFORM]
+    if SECURED in kinds[2:]:
+        return "it names a suite for its sums elsewhere than behind its commitment"
+    told_of = [kind for kind in kinds[1:] if kind not in (PLATFORM, SECURED)]
     if told_of not in ([*course, "sealed"], [*course, "sealed", "pruned"]):
         return "a request, an unlearning or a seal is missing, surplus, or out of order"
     if PLATFORM in kinds[kinds.index("sealed") :]:
@@ -171,4 +189,4 @@ def other_events(ledger: Ledger, events: EventsByRound, rounds: range, everywher
 
 def _everywhere(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Events as each platform tells them: how much is not zero, and what is finite, can hang on rounding."""
-    return [event | {"size": 0} for event in told if event["kind"] not in ("rejected", "suspected", "summed")]
+    return [event | {"size": 0} for event in told if event["kind"] not in ("rejected", "suspected", "summed", "failed")]

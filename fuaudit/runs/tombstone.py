@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from fuaudit.runs.layout import CONFIG, RUN, TOMBSTONE, file_of, names_in, store
 from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of, read_form
 from fuaudit.runs.stored import WithInfo
-from fuaudit.training.exchange import Exchange, exchange_of
+from fuaudit.training.exchange import OF_ITS_OWN, Exchange, exchange_of
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,17 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
 def _tales_of_none(stone: Tombstone, exchange: Exchange) -> Iterator[str]:
     """Which parts its ledger makes tell of rounds, in words, that tell nothing; in what order would be told, too."""
     for event in stone.ledger.of_kind("round"):
-        rejected = [told.get("client", 0) for told in event.get("told", ()) if told["part"] == "exchange"]
         for told in event.get("told", ()):
-            if not exchange.may_tell(told) or rejected != sorted(rejected):
+            if not exchange.may_tell(told) or not _is_in_order(event["told"]):
                 yield f"its ledger holds what {told['part']} told of round {event['round']}, and that tells nothing"
+
+
+def _is_in_order(told: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an exchange tells the events of its own so: by what they are of, by client, and one of each but rows."""
+    own = [(event.get("why"), event.get("client", 0)) for event in told if event["part"] == "exchange"]
+    places = [(OF_ITS_OWN.index(why), client) for why, client in own if why in OF_ITS_OWN]
+    once = [place for place in places if place[0]]
+    return places == sorted(places) and len({*once}) == len(once)
 
 
 def _wrong_files(stone: Tombstone, pruned: bool) -> str:

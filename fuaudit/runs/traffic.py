@@ -13,6 +13,7 @@ from typing import Any
 from fuaudit.declared import says
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
+from fuaudit.runs.ledger import has_failed
 from fuaudit.runs.run import Run
 
 COORDINATES = "coordinates"
@@ -62,8 +63,7 @@ def traffic(run: Run) -> Traffic:
         # of whom nobody told how many bytes her values were: as many numbers as were agreed on, or a whole model
         valued = {event["client"] for event in sent if event["what"] != COORDINATES}
         up += answers.get("values", model) * sum(client not in valued for client in cohort)
-        failed = any(event["kind"] == "summed" and event["failed"] for event in told)
-        received = sum(size for what, size in answers.items() if what != "values" or not failed)
+        received = sum(size for what, size in answers.items() if what != "values" or not has_failed(told))
         down += count * (received if answers else vectors * model)
         law = [_proposed(event["parameters"]) for event in told if event.get("mechanism") == "conspar"]
         proposing = len({event["client"] for event in sent if event["what"] == COORDINATES and event["size"]})

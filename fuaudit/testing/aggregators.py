@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.declared import says
+from fuaudit.declared import offers, says
 from fuaudit.testing.contexts import (
     DIMENSION,
     FIRST,
@@ -29,7 +29,7 @@ from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials, wide_trials
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import Chain
+from fuaudit.training.stages import Chain, least_rows
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
@@ -43,14 +43,15 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     are, draws. Both are tried in rounds of twelve clients from number 1000 on, too, where more than one row is tried.
 
     Args:
-        rows: the numbers of rows that are tried; by default 1 and 4, or 1 for a stage that declares
-            ``after_aggregation``.
+        rows: the numbers of rows that are tried; by default the fewest that it needs and 4 or more, or 1 for a stage
+            that declares ``after_aggregation``.
 
     Raises:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(stage, "stages")
-    rows = rows or ((1,) if says(stage, "after_aggregation") else (1, 4))
+    fewest = least_rows(stage)
+    rows = rows or ((1,) if says(stage, "after_aggregation") else (fewest, max(4, fewest)))
     problems.require_rows_declared(stage)
     step = _step(stage)
     for dtype in DTYPES:
@@ -60,6 +61,9 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
                     shape = tuple(trial.made["rows"].shape)
                     require_mixed(step, trial, stage.per_client_state, problems)
                     problems.require(shape[1:] == (DIMENSION,), f"it maps (n, d) to {shape}, not to (m, d)")
+                    if offers(stage, "rows_left"):
+                        left = stage.rows_left(count)
+                        problems.require(shape[0] <= left, f"it leaves {shape[0]} rows of {count}, and says {left}")
             if is_stacked(stage):
                 require_stacks(stage, step, count, dtype, problems)
         if max(rows) > 1:

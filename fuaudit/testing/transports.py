@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.declared import must_say, says
+from fuaudit.declared import must_say, offers, says
 from fuaudit.testing.contexts import DIMENSION, Step, context_of, updates_of
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
@@ -26,9 +26,10 @@ def check_transport(transport: Any) -> None:
     nothing was sent. "sums": the cohort is counted and no more; each row is, up to rounding, the mean of what was sent
     of two participations or more with samples, or of none, and of all where it is sparse; nobody is in two sums. Where
     a row is not finite, no sum is shown that is not, and nothing of the row was sent that is not. Of equal rows all is
-    sent alike, and where it is sparse times one number of 1 or more. Numbers of all clients and samples are those that
-    it got. What it does not declare has no effect: shared draws, how many clients and samples there are.
-    ``in_the_clear`` makes the same deliveries. No global generator is touched.
+    sent alike, and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out, and
+    no more rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it does
+    not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
+    deliveries. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -61,7 +62,7 @@ def _check_rounds(
         for trial in islice(trials(transport, step, count, dtype, problems), rounds):
             came = transport.deliver(trial.updates, trial.context)
             others = [_turned(transport, trial, row) for row in range(count)]
-            _check_sent(came, others, trial, problems)
+            _check_sent(transport, came, others, trial, problems)
             if must_say(transport, "shows") == "sums":
                 _check_sums(came, trial, _bears(came, others), says(transport, "sparse"), problems)
                 _check_finite(transport, trial, problems)
@@ -110,8 +111,8 @@ def _bears(came: Delivery, others: list[Delivery]) -> Tensor:
     return bears
 
 
-def _check_sent(came: Delivery, others: list[Delivery], trial: Trial, problems: Problems) -> None:
-    """What is said to be sent of a participation changes with its row, and with no other."""
+def _check_sent(transport: Any, came: Delivery, others: list[Delivery], trial: Trial, problems: Problems) -> None:
+    """What is said to be sent of a participation changes with its row, and with no other; how much came is so."""
     for row, other in enumerate(others):
         changed = (other.sent != came.sent).any(dim=-1)
         alone = not bool(changed[torch.arange(len(changed)) != row].any())
@@ -119,6 +120,14 @@ def _check_sent(came: Delivery, others: list[Delivery], trial: Trial, problems: 
         follows = bool(changed[row]) or not bool(came.sent[row].any())
         problems.require(follows, "what it says was sent of a participation is not of its row")
     given, told = trial.context.cohort, came.cohort
+    if came.taken is not None:
+        right = came.taken.shape == given.present.shape and came.taken.dtype == torch.bool
+        problems.require(right, "it says by taken what is no bool (n,)")
+        right = right and not bool(came.sent[~came.taken].any())
+        problems.require(right, "it says of a participation that is not taken that something was sent")
+    if offers(transport, "rows_left"):
+        left = transport.rows_left(len(others))
+        problems.require(len(came.rows) <= left, f"it delivers {len(came.rows)} rows of {len(others)}, and says {left}")
     problems.require(
         (given.members, given.total) == (told.members, told.total),
         "it tells of other numbers of all clients or samples than it was given",

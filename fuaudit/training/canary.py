@@ -128,12 +128,14 @@ def canary(ready: Setup) -> str:
 
 
 def _tried(little: _Miniature, procedure: Procedure) -> list[RoundState]:
-    """The rounds; where a federation so small is refused, the mean stands in for the server stages, or for all."""
+    """The rounds; where so small a federation is refused or fails, the mean stands in for server stages, or for all."""
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     behind = Chain((Mean(), *exchange.server.stages[exchange.server.aggregating :]))
     for tried in (exchange, replace(exchange, server=behind), replace(exchange, server=mean)):
         with suppress(FuauditError):
-            return list(_rounds(little, replace(procedure, exchange=tried)))
+            found = list(_rounds(little, replace(procedure, exchange=tried)))
+            if not any(event["kind"] == "failed" for round_state in found for event in round_state.events):
+                return found
     return list(_rounds(little, replace(procedure, exchange=Exchange(mean))))
 
 

@@ -74,19 +74,26 @@ class Suspected:
     why: str
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A round delivered rows and applied none of them; ``why`` in a few words. An exchange tells it, and no part."""
+
+    why: str
+
+
 _WORDS = re.compile(r"[A-Za-z][A-Za-z -]{0,59}")
 LIMIT = 2**63
 """What whole numbers of events stay below."""
 
-Event = Sent | Answered | Summed | Released | Rejected | Suspected
+Event = Sent | Answered | Summed | Released | Rejected | Suspected | Failed
 
 Told: TypeAlias = list[tuple[str, Event]]
 """Events, each with the part of the round that told it."""
 
 
 def require_event(event: object) -> None:
-    """Raises PluginError for what is no event, or has other values than whole and finite numbers, and words."""
-    if not isinstance(event, Event):
+    """Raises PluginError for what no part tells, or has other values than whole and finite numbers, and words."""
+    if not isinstance(event, Event) or isinstance(event, Failed):
         raise PluginError(
             f"a stage told {event!r}, which is no event",
             "There are Sent, Answered, Summed, Released, Rejected and Suspected.",

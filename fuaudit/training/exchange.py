@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import nan
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, offers, says
-from fuaudit.errors import PluginError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import build, called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
-from fuaudit.training.events import Rejected
+from fuaudit.training.events import Failed, Rejected
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
@@ -32,10 +33,12 @@ from fuaudit.training.rounds import (
     State,
     owner_of,
     prefix_of,
+    rows_of,
     stripped,
     under,
+    with_rows,
 )
-from fuaudit.training.stages import NO_STAGES, Chain, Stage, require_form, require_one_row
+from fuaudit.training.stages import NO_STAGES, Chain, Stage, least_rows, require_form, require_one_row
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,20 +83,31 @@ class Delivery:
         rows: what the server sees, ``(*s, b, c)``.
         cohort: who is behind them: as many places as there are rows.
         sent: what was sent of each participation, ``(*s, n, c)``; zero where nothing was.
+        taken: which participations are behind the rows, bool ``(n,)``. None for those whom the cohort names; behind
+            sums for all, or for none where no row is.
     """
 
     rows: Tensor
     cohort: Cohort
     sent: Tensor
+    taken: Tensor | None = None
+
+    @property
+    def undone(self) -> Delivery:
+        """The same where nothing came of it: what was sent of anybody is nothing."""
+        taken = None if self.taken is None else self.taken & False
+        return replace(self, sent=self.sent.new_zeros(self.sent.shape), taken=taken)
 
 
 class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it. ``require_places(places, trained)`` may be left out: it
-    raises UsageError where rounds of so many participations at most, so many of them of clients with samples, could
-    deliver nothing.
+    deliveries without cryptography; audits replay with it. Three methods may be left out:
+    ``require_places(places, trained)`` raises UsageError where rounds of so many participations at most, so many of
+    them with samples, could deliver nothing; ``rows_left(places)`` says how many rows come of so many at most, else all
+    of them, or half of them as sums; ``secured(suite, before)`` is a transport with the same deliveries, whose sums a
+    suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -121,8 +135,10 @@ class Clear:
         return self
 
 
-NOT_FINITE = "not finite"
-"""Why an exchange rejects a row itself."""
+NOT_FINITE, TOO_FEW, LOST = "not finite", "too few rows", "a memory that is not finite"
+"""Why an exchange rejects a row itself, why a round fails, and why a memory is set to zero."""
+OF_ITS_OWN = NOT_FINITE, TOO_FEW, LOST
+"""What it tells of a round itself, in this order."""
 
 REJECTED_FOR = (
     "no numbers",
@@ -181,8 +197,9 @@ class Exchange:
 
     @property
     def vectorised(self) -> bool:
-        """Whether many runs are treated together."""
-        run_by_run = self.byzantine or self.draws or self.agrees
+        """Whether many runs are treated together; where a rule needs some rows, each run may fail by itself."""
+        choosy = self.draws or any(least_rows(stage) > 1 for stage in self.server.stages)
+        run_by_run = self.byzantine or choosy or self.agrees
         return not run_by_run and all(says(part, "vectorised") for part in self.parts)
 
     @property
@@ -228,15 +245,23 @@ class Exchange:
         return frozenset(told | ({"solver"} if self.drawing_solver else set()))
 
     def may_tell(self, event: Mapping[str, Any]) -> bool:
-        """Whether an event, as a table, may be one of its rounds; rows of Byzantine clients are rejected by itself."""
+        """Whether an event, as a table, may be one of its rounds.
+
+        Of itself it tells that rounds fail, where rules need rows, and what of Byzantine clients is not finite. Of a
+        round that came in messages the record tells why some were not taken.
+        """
         kind, part, why = event["kind"], event["part"], event.get("why")
-        rejected = (kind, part, why) == ("rejected", "exchange", NOT_FINITE)
         if self.received and ((kind, part) == ("summed", "transport") or (part == "exchange" and why in REJECTED_FOR)):
             return True
-        return part in self.telling or (rejected and event["client"] in self._deviating)
+        if part != "exchange":
+            return part in self.telling
+        if kind == "failed":
+            return why == TOO_FEW and any(least_rows(stage) > 1 for stage in self.server.stages)
+        whys = (NOT_FINITE, LOST) if self.client_stages.per_client_state else (NOT_FINITE,)
+        return kind == "rejected" and why in whys and event["client"] in self.deviating
 
     @property
-    def _deviating(self) -> frozenset[int]:
+    def deviating(self) -> frozenset[int]:
         """The clients of its Byzantine stages."""
         stages: list[Any] = [self.client_stages.stages[number] for number in self.byzantine]
         return frozenset(client for stage in stages for client in stage.clients)
@@ -244,6 +269,20 @@ class Exchange:
     def in_the_clear(self) -> Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
+
+    def secured(self, suite: str) -> Exchange:
+        """The same with sums by a suite of :mod:`fuaudit.secure`.
+
+        Raises:
+            UsageError: the transport adds up nothing, or rows are not whole numbers there.
+        """
+        if not offers(self.transport, "secured"):
+            raise UsageError(
+                f"{called(self.transport)} has no sums that a suite could make",
+                'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
+            )
+        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages)
+        return replace(self, transport=transport)
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""
@@ -397,10 +436,11 @@ def _through(
     # 2. the way to the server, without the rows that no honest client would send
     delivery = delivered(exchange, sending)
     # 3. the server's stages; where clients still have to settle the round, they leave nothing of theirs changed
-    sent = delivery.sent if exchange.plain else delivery.sent.clone()
+    back = delivery if exchange.plain else replace(delivery, sent=delivery.sent.clone())
     served = server_half(exchange, delivery, sending.context, server)
     # 4. back up: what was sent of each row, and what came of all
-    return Exchanged(served.row, settled(exchange, sending, sent, served.answer), served.state)
+    back = back.undone if served.failed else back
+    return Exchanged(served.row, settled(exchange, sending, back, served.answer), served.state)
 
 
 @dataclass(frozen=True)
@@ -408,7 +448,7 @@ class Sending:
     """What clients send: rows ``(*s, n, c)``, the round with the columns that are left, and what clients keep so far.
 
     What they keep is complete when the round is :func:`settled`. ``meant`` has, by the numbers of Byzantine stages, the
-    rows ``(n, d)`` that came to them.
+    rows ``(n, d)`` that came to them. A row that was not finite on its way is NaN.
     """
 
     rows: Tensor
@@ -418,8 +458,13 @@ class Sending:
 
 
 def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State) -> Sending:
-    """The round up to the transport: of updates ``(*s, n, d)`` what clients send."""
+    """The round up to the transport: of updates ``(*s, n, d)`` what clients send.
+
+    A row of a Byzantine client that is no longer finite counts as such from there on. Stages behind see zeros, which
+    they can neither remember as infinite nor clip to something finite; what is sent is NaN.
+    """
     rows, kept, meant = updates, State(), {}
+    sound = context.cohort.present
     for number, stage in enumerate(exchange.client_stages.stages):
         if is_agreement(stage):
             rows, coordinates = _agreed(exchange, number, rows, context)
@@ -429,7 +474,15 @@ def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, m
                 meant[number] = context.on_all(rows)
             rows, after = _applied(exchange, number, rows, context, stripped(f"{number}.", memories))
             kept |= under(f"{number}.", after)
-    return Sending(rows, context, kept, meant)
+            if exchange.byzantine:  # then none of these rows is an honest one's
+                sound = sound & rows.isfinite().all(dim=-1)
+                rows = _in_place_of(rows, ~sound, 0.0)
+    return Sending(_in_place_of(rows, ~sound, nan) if exchange.byzantine else rows, context, kept, meant)
+
+
+def _in_place_of(rows: Tensor, places: Tensor, number: float) -> Tensor:
+    """Rows ``(n, c)`` with one number at some places ``(n,)``."""
+    return rows.masked_fill(places.unsqueeze(-1), number) if bool(places.any()) else rows
 
 
 def _applied(
@@ -510,11 +563,25 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
     if wrong := _misfit(transport, delivery, rows, here.cohort) or _broken(exchange, delivery):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
-    if finite is None:
+    if not exchange.byzantine:
         return delivery
-    sent = sending.rows.new_zeros(sending.rows.shape)
-    sent[finite] = delivery.sent
-    return replace(delivery, sent=sent)
+    taken = _taken(transport, delivery, here.cohort)
+    if finite is None:
+        return replace(delivery, taken=taken)
+    sent, of_all = sending.rows.new_zeros(sending.rows.shape), finite.new_zeros(finite.shape)
+    sent[finite], of_all[finite] = delivery.sent, taken
+    return replace(delivery, sent=sent, taken=of_all)
+
+
+def _taken(transport: Any, delivery: Delivery, given: Cohort) -> Tensor:
+    """Which participations are behind the rows that a transport delivered, bool ``(n,)``."""
+    import torch
+
+    if delivery.taken is not None:
+        return delivery.taken
+    if transport.shows == "rows":
+        return torch.isin(given.clients, delivery.cohort.clients)
+    return torch.full_like(given.present, len(delivery.rows) > 0)
 
 
 def _broken(exchange: Exchange, delivery: Delivery) -> tuple[str, str] | None:
@@ -530,6 +597,8 @@ def _misfit(transport: Any, delivery: Delivery, rows: Tensor, of: Cohort) -> tup
     if came[-1] != given[-1] or delivery.sent.shape != given or cohort.present.shape != came[:-1]:
         made = f"rows {tuple(came)}, sent {tuple(delivery.sent.shape)} and {tuple(cohort.present.shape)} places"
         return f"made {made} of rows {tuple(given)}", "Of rows (n, c) it makes rows (b, c), sent (n, c) and b places."
+    if delivery.taken is not None and delivery.taken.shape != given[:-1]:
+        return f"says of {tuple(delivery.taken.shape)} participations which are taken", "Of rows (n, c) say it of n."
     if transport.shows == "rows":
         named = not bool((cohort.present & (cohort.clients < 0)).any())
         return None if named else ("shows rows of nobody", 'Name the clients, or add up rows and say shows = "sums".')
@@ -549,6 +618,7 @@ def _delivery_of(rows: Tensor) -> Kind:
             isinstance(came, Delivery)
             and isinstance(came.cohort, Cohort)
             and all(is_tensor(tensor, rows) for tensor in (came.rows, came.sent))
+            and (came.taken is None or (is_tensor(came.taken) and str(came.taken.dtype) == "torch.bool"))
         ),
     )
 
@@ -561,21 +631,30 @@ class Served:
         answer: the aggregator's row on the columns that were sent, ``(*s, 1, c)``.
         row: what is subtracted, on all columns, ``(*s, 1, d)``.
         state: what the server keeps.
+        failed: whether a stage had fewer rows than it needs, so that nothing counts as sent.
     """
 
     answer: Tensor
     row: Tensor
     state: State
+    failed: bool = False
 
 
 def server_half(exchange: Exchange, delivery: Delivery, context: ExchangeContext, state: State) -> Served:
-    """The round from the transport on; ``context`` is that of what was sent (:class:`Sending`)."""
+    """The round from the transport on; ``context`` is that of what was sent (:class:`Sending`).
+
+    Where nothing came, or too few rows for a stage, nothing is applied, and the server remembers what it did.
+    """
     rows, chain, context = delivery.rows, exchange.server, replace(context, cohort=delivery.cohort)
-    if 0 in rows.shape[-2:]:  # nothing came, so nothing is applied, and the server remembers what it did
-        answer = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1])
-        return Served(answer, context.on_all(answer), state)
+    nothing = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1])
+    if 0 in rows.shape[-2:]:
+        return Served(nothing, context.on_all(nothing), state)
     context = context if exchange.plain else context.apart()
     answer, new = chain.apply(rows, context, state, slice(chain.aggregating))
+    if not answer.shape[-2]:
+        if context.told is not None:
+            context.told.append(("exchange", Failed(TOO_FEW)))
+        return Served(nothing, context.on_all(nothing), state, failed=True)
     require_one_row(chain, answer, rows.shape[-1])
     whole = context.on_all(answer.clone())
     row, last = chain.apply(whole, context, state, slice(chain.aggregating, None))
@@ -583,13 +662,13 @@ def server_half(exchange: Exchange, delivery: Delivery, context: ExchangeContext
     return Served(answer, row, new | last)
 
 
-def settled(exchange: Exchange, sending: Sending, sent: Tensor, answer: Tensor) -> State:
+def settled(exchange: Exchange, sending: Sending, delivery: Delivery, answer: Tensor) -> State:
     """What clients keep when they know what was sent of their rows ``(*s, n, c)``, and the aggregator's row.
 
     Byzantine clients lie to the server, not to themselves: their stages in front of the attack are told that what they
     left was sent, where anything of the client's came.
     """
-    kept = sending.kept
+    kept, sent = sending.kept, delivery.sent
     for number, stage in reversed([*enumerate(exchange.client_stages.stages)]):
         if offers(stage, "settle"):
             before, here = stripped(f"{number}.", kept), exchange.seen_by(number, sending.context)
@@ -597,12 +676,31 @@ def settled(exchange: Exchange, sending: Sending, sent: Tensor, answer: Tensor) 
             require_form(stage, before, after)
             kept = kept | under(f"{number}.", after)
         if number in exchange.byzantine:
-            sent = _as_meant(stage, sending, sent, sending.meant[number])
-    return kept
+            sent = _as_meant(stage, sending, replace(delivery, sent=sent), sending.meant[number])
+    return _finite(exchange, sending.context, kept) if exchange.byzantine else kept
 
 
-def _as_meant(stage: Any, sending: Sending, sent: Tensor, meant: Tensor) -> Tensor:
+def _as_meant(stage: Any, sending: Sending, delivery: Delivery, meant: Tensor) -> Tensor:
     """What was sent ``(n, c)``, with the rows of a Byzantine stage's clients as they came to it."""
-    columns, cohort = sending.context.coordinates, sending.context.cohort
-    theirs = _named(stage, cohort) & sent.any(dim=-1)
+    columns, cohort, sent, taken = sending.context.coordinates, sending.context.cohort, delivery.sent, delivery.taken
+    theirs = _named(stage, cohort) & (True if taken is None else taken)
     return sent.where(~theirs.unsqueeze(-1), meant if columns is None else meant[:, columns])
+
+
+def _finite(exchange: Exchange, context: ExchangeContext, kept: State) -> State:
+    """What clients keep, with zeros in the place of each row of a Byzantine client that is not finite.
+
+    No update made it so, for those are finite here; so no mark of an erased row is lost.
+    """
+    import torch
+
+    cohort, sound, lost = context.cohort, State(), set[int]()
+    theirs = torch.isin(cohort.clients, cohort.clients.new_tensor(sorted(exchange.deviating)))
+    for name, table in kept.items():
+        rows = rows_of(table, cohort)
+        gone = theirs & ~rows.isfinite().all(dim=-1)
+        lost |= {*cohort.clients[gone].tolist()}
+        sound[name] = with_rows(table, cohort, rows.masked_fill(gone.unsqueeze(-1), 0)) if bool(gone.any()) else table
+    for client in sorted(lost):
+        context.bare("exchange").tell(Rejected(client, LOST))
+    return sound

@@ -16,8 +16,9 @@ from fuaudit.plans import Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build, called
-from fuaudit.training.asking import Kind, asked
+from fuaudit.training.asking import Kind, a, asked
 from fuaudit.training.rounds import CLIENT, SERVER, owner_of, prefix_of
+from fuaudit.training.stages import least_rows
 
 if TYPE_CHECKING:
     from fuaudit.plans import Law
@@ -31,7 +32,7 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
 
     Raises:
         UsageError: the partition deals to other clients, the law does not fit, adversaries or Byzantine clients are not
-            named as they have to be, or a transport could deliver nothing.
+            named as they have to be, or every round would fail: a transport could deliver nothing, or too few rows.
         PluginError: an adversary or a Byzantine stage does not say whom it stands for.
     """
     require_clients(build("partitions", config.partition), population.clients)
@@ -42,9 +43,29 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     for part in sorted(exchange.byzantine):
         stage = exchange.client_stages.stages[part]
         require_named("client", config.client[part]["use"], stage, population.clients)
-    if offers(exchange.transport, "require_places"):
-        places, filled = law.places(population.of_laws), sum(map(bool, population.samples.values()))
-        asked(exchange.transport, "require_places", NOTHING, places, min(places, filled))
+    _require_enough(exchange, law.places(population.of_laws), sum(map(bool, population.samples.values())))
+
+
+def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
+    """Raises UsageError where every round of so many participations at most, of so many with samples, would fail."""
+    transport, server = exchange.transport, exchange.server
+    if offers(transport, "require_places"):
+        asked(transport, "require_places", NOTHING, places, min(places, filled))
+    rows = _rows_left(transport, places, places if transport.shows == "rows" else places // 2)
+    for stage in server.stages[: server.aggregating]:
+        if rows < (needed := least_rows(stage)):
+            raise UsageError(
+                f"every round of {places} would fail: the {called(stage)} needs at least {needed} rows, "
+                f"and gets {rows} at most",
+                "Let more clients take part, or let the rule leave out or fear fewer rows.",
+            )
+        rows = _rows_left(stage, rows, rows)
+
+
+def _rows_left(part: object, rows: int, otherwise: int) -> int:
+    """How many rows a part leaves of so many at most; ``otherwise`` where it does not say."""
+    left: int = asked(part, "rows_left", a(int), rows) if offers(part, "rows_left") else otherwise
+    return left
 
 
 def per_client_state(solver: Any, exchange: Exchange) -> frozenset[str]:

@@ -29,7 +29,9 @@ class Stage(Protocol):
     them with elementwise arithmetic only, so that a run's bits do not depend on its neighbours.
     ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
     ``after_aggregation`` says that ``apply`` takes the one row that an aggregator leaves, ``(1, d)``; a stage that does
-    not say it takes any number of rows. What else it declares is in :data:`fuaudit.declared.WORDS`.
+    not say it takes any number of rows. Where a round has fewer than its ``least_rows``, the round fails. A stage that
+    leaves fewer rows than it gets says by ``rows_left(rows)`` how many; no aggregator has it. What else it declares is
+    in :data:`fuaudit.declared.WORDS`.
     """
 
     per_client_state: ClassVar[frozenset[str]]
@@ -174,11 +176,15 @@ class Chain:
     ) -> tuple[Tensor, State]:
         """See :class:`Stage`; of the stages of some numbers alone, where they are given.
 
+        Where a stage gets fewer rows than it needs no row is left, ``(0, c)``, and what all remember stays.
+
         Raises:
             PluginError: the state of a stage does not keep its form; one of a stranger makes NaN of finite rows.
         """
         new: State = {}
         for number, stage in list(enumerate(self.stages))[numbers]:
+            if _has_few(updates, context, least_rows(stage)):
+                return updates[..., :0, :], state
             prefix = f"{number}."
             old = stripped(prefix, state)
             here = context.at(Place("server", number), stage)
@@ -194,6 +200,24 @@ class Chain:
 
 
 NO_STAGES = Chain(())
+
+
+def least_rows(stage: object) -> int:
+    """How many rows a stage needs. PluginError where it says no number."""
+    needed: object = says(stage, "least_rows")
+    if type(needed) is not int:
+        raise PluginError(f"{called(stage)} says least_rows = {needed!r}", "Say a whole number.")
+    return needed
+
+
+def _has_few(updates: Tensor, context: RoundContext, needed: int) -> bool:
+    """Whether rows ``(*s, n, c)`` are fewer than a stage needs, in some run; unused places do not count."""
+    if needed <= 1:
+        return False
+    present = context.cohort.present
+    if present.shape != updates.shape[:-1]:  # behind an aggregator places are no longer those of the cohort
+        return updates.shape[-2] < needed
+    return bool((present.sum(dim=-1) < needed).any())
 
 
 def _require_finite(stage: object, given: Tensor, state: State, made: Tensor, context: RoundContext) -> None:

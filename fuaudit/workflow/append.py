@@ -42,6 +42,12 @@ def _time_after(last: str) -> str:
     return min(max(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), last), LATEST)
 
 
+def unmended(run: Path) -> Ledger:
+    """The ledger as a kill left it, as far as its lines are whole."""
+    path = run / LEDGER
+    return ledger_of(read_bytes(path, MAX_JSON_BYTES).split(b"\n")[:-1], path)
+
+
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
     """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
 

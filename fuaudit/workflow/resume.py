@@ -14,7 +14,7 @@ from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
-from fuaudit.runs.ledger import models_told
+from fuaudit.runs.ledger import models_told, suite_of
 from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
@@ -22,8 +22,9 @@ from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
-from fuaudit.workflow.append import mend_ledger
+from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.memory import require_memory
+from fuaudit.workflow.secured import require_same_platform, secured
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
@@ -59,6 +60,8 @@ def resume(
         stored = RunWriter(folder).stored
         done = stored[-1] if stored else 0
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
+        # before the ledger is mended: that cuts the platform of a round of which nothing was stored
+        _require_where_begun(Run(folder, "", info, {}, unmended(folder), config), data, done)
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
@@ -73,7 +76,14 @@ def resume(
             require_next_secrets(unfinished, above)
             return carry_out(writer, ready, above, unfinished.plan, progress)
         writer.record_platform(Platform.here(ready, done))
-        return finish(writer, ready, unfinished.plan, info["rounds_executed"], progress)
+        return finish(writer, secured(ready, suite_of(ledger)), unfinished.plan, info["rounds_executed"], progress)
+
+
+def _require_where_begun(run: Run, data: Path | str | Dataset | None, done: int) -> None:
+    """Raises UsageError where a suite may have opened a round of which nothing is stored, on another platform."""
+    if suite_of(run.ledger) is not None:
+        ready = setup(run.config, data, run.rows).turned(run.owner)
+        require_same_platform(run.ledger, Platform.here(ready, done))
 
 
 def require_fitting(run: Run, stored: Sequence[int]) -> None:

@@ -34,6 +34,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
+from fuaudit.workflow.secured import secured
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -50,6 +51,7 @@ def train(
     promise: Promise | Path | str | None = None,
     beacon: str | None = None,
     baseline: Any = None,
+    secure: str | None = None,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -64,6 +66,8 @@ def train(
         beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Given just where
             the promise says that one is to come.
         baseline: called with the most common class of the test rows, and its share of them.
+        secure: the suite of :mod:`fuaudit.secure` that makes the sums; its name stands in the ledger, and nothing else
+            in the run depends on it.
 
     Raises:
         UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
@@ -73,6 +77,7 @@ def train(
     require_new(out)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
+    sums = secured(ready, secure)
     require_memory(ready, prepared.first.common.original)
     require_space(out, size_of_run(ready, prepared.first.common.original))
     platform = Platform.here(ready, 0)
@@ -81,8 +86,8 @@ def train(
     if baseline:
         baseline(*commonest(ready.dataset.test_targets))
     with claimed(out):
-        writer = prepared.begin(out, platform)
-        return finish(writer, ready, prepared.plan, prepared.rounds_executed, progress)
+        writer = prepared.begin(out, platform, secure)
+        return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 
 
 @dataclass(frozen=True)
@@ -94,11 +99,14 @@ class Prepared:
     rounds_executed: int
     beacon: str | None
 
-    def begin(self, out: Path, platform: Platform, **more: Any) -> RunWriter:
-        """Write all that is known before the first round; ``more`` is what ``run.json`` has beside."""
+    def begin(self, out: Path, platform: Platform, suite: str | None = None, **more: Any) -> RunWriter:
+        """Write all that is known before the first round; ``more`` is what ``run.json`` has beside.
+
+        ``suite`` makes the sums.
+        """
         writer = RunWriter(out)
         info = {"kind": "training", "rounds_executed": self.rounds_executed, **more}
-        writer.begin(self.first.common, info, self.plan, self.first.secrets, beacon=self.beacon)
+        writer.begin(self.first.common, info, self.plan, self.first.secrets, beacon=self.beacon, suite=suite)
         writer.record_platform(platform)
         return writer
 

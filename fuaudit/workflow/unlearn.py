@@ -23,7 +23,7 @@ from fuaudit.plans.veil import rewritten
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.layout import EDIT, stored_rounds
-from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
@@ -33,6 +33,7 @@ from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
+from fuaudit.workflow.secured import require_fresh_noise, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -115,6 +116,7 @@ def begun_child(
     if editor and received:
         raise UsageError(f"{name!r} edits models: it leaves no round that could come in messages")
     record = unlearner_record(entry, unlearner)
+    require_fresh_noise(run, unlearner)
     fresh = run.fresh(request)
     run.plan.retained.without(request)  # says what is unknown
     if editor:
@@ -149,7 +151,8 @@ def begun_child(
     secrets = run.secrets and run.secrets.after(change.plan.retained.samples, renewal)
     with claimed(out):
         writer = RunWriter(out, Ledger(time=run.ledger.time))
-        writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon)
+        suite = None if received else suite_of(run.ledger)
+        writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon, suite)
         yield Child(writer, ready, run, change.plan)
 
 
@@ -236,7 +239,7 @@ def carry_out(
         record_request(writer, parent)
         return _edit(writer, ready, parent, plan)
     keep_rounds(writer, ready, parent, plan)
-    return finish(writer, ready, plan, plan.law.rounds, progress, draws=draws)
+    return finish(writer, secured(ready, suite_of(writer.ledger)), plan, plan.law.rounds, progress, draws=draws)
 
 
 def keep_rounds(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> None:

@@ -50,11 +50,12 @@ from fuaudit.runs.layout import (
     of_round,
     rounds_in,
 )
-from fuaudit.runs.ledger import PLATFORM, Ledger
+from fuaudit.runs.ledger import PLATFORM, SECURED, Ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
-from fuaudit.text import amount
+from fuaudit.secure.terms import LIBRARY
+from fuaudit.text import WITH_DATA, amount, command
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.received import Received
 from fuaudit.training.rounds import State
@@ -74,10 +75,20 @@ def require_new(path: Path) -> None:
             f"{path}: what is called so beside a run is fuaudit's own, and may be written to or removed",
             f"Choose a name with --out that does not end in {', '.join(BESIDE)}.",
         )
+    if is_unfinished(path):
+        raise UsageError(
+            f"{path} exists already: a run was begun there and did not end",
+            f"Finish it: {command('resume', path)}{WITH_DATA}. Or remove it and try again, or choose another folder.",
+        )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists already", "Choose another folder with --out; runs are never overwritten.")
     if inside := next((above for above in path.resolve().parents if (above / LEDGER).exists()), None):
         raise UsageError(f"{path} lies inside the run {inside}", "Choose another folder with --out.")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a run was begun in a folder and did not end."""
+    return (path / RUN).exists() and not (path / MANIFEST).exists()
 
 
 def require_space(path: Path, size: int) -> None:
@@ -160,6 +171,7 @@ class RunWriter:
         secrets: ClientSecrets | None,
         requests: tuple[Request, ...] = (),
         beacon: str | None = None,
+        suite: str | None = None,
     ) -> None:
         """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
 
@@ -168,6 +180,7 @@ class RunWriter:
         Args:
             info: what ``run.json`` has beside what follows from config and machine.
             secrets: the clients', where they have some.
+            suite: that of :mod:`fuaudit.secure` which makes the sums, where one does.
         """
         require_new(self.path)
         config, engine, device = common.config, common.config.run.engine, common.config.run.device
@@ -184,6 +197,8 @@ class RunWriter:
             self.write(PLAN, plan_table(plan, requests))
             self.write(KEYS, common.keys.as_table())
             self.record("commitment", commitment=common.commitment)
+            if suite is not None:
+                self.record(SECURED, suite=suite, library=LIBRARY)
             self.write(RUN, {"format": FORMAT, **made_by, "beacon": beacon, **info})
         except BaseException:
             if not (self.path / RUN).exists():

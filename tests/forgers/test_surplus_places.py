@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import shutil
+from contextlib import nullcontext
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import entry_points
@@ -406,18 +407,27 @@ def test_what_a_tombstone_lets_silent_parts_tell(buried, old, part):
         parent_of(pruned)
 
 
-def test_what_clients_that_deviate_are_said_to_have_sent(tiny, tmp_path):
-    """Rows of clients 1 and 2 may be rejected. Other clients, or an order, would be room for numbers."""
+@pytest.mark.parametrize("needs", [False, True], ids=["nothing kept", "memory, and a rule that needs rows"])
+def test_what_clients_that_deviate_are_said_to_have_sent(tiny, tmp_path, needs):
+    """Rows of clients 1 and 2 may be rejected. Other clients, an order or a number of times would be room for numbers.
+
+    Memories are emptied, and rounds fail, where there are memories and rules that need rows.
+    """
     from fuaudit.runs.ancestors import parent_of
     from fuaudit.workflow.prune import prune
 
     tables = tiny.tables | {"client": [{"use": "bit-flip", "clients": [1, 2]}]}
+    rule = {"use": "norm-thresholding", "trim": 1} if needs else {"use": "mean"}
+    learner = {"use": "fedavg", "rounds": 2, "cohort": 3, "steps": 1, "batch": 2, "step_size": 0.2}
+    client = [*tables["client"], *[{"use": "error-feedback"}] * needs]
+    tables |= {"client": client, "server": [rule], "learner": learner}
     run = train(tables, tmp_path / "run", data=tiny.dataset, secret=bytes(32))
     child = unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny.dataset)
     pruned, (stone,) = prune(child)
 
-    def tell(*clients):
+    def tell(*clients, more=()):
         tales = [{"kind": "rejected", "part": "exchange", "client": one, "why": "not finite"} for one in clients]
+        tales += more
         retold(stone, lambda events: [e | ({"told": tales} if e["event"] == "round" else {}) for e in events])
         return parent_of(pruned)
 
@@ -425,6 +435,22 @@ def test_what_clients_that_deviate_are_said_to_have_sent(tiny, tmp_path):
     for clients in ([7], [2, 1], [1, 5, 2]):
         with pytest.raises(EvidenceError, match="what exchange told of round 1, and that tells nothing"):
             tell(*clients)
+    failed = {"kind": "failed", "part": "exchange", "why": "too few rows"}
+    first, second = (
+        {"kind": "rejected", "part": "exchange", "client": client, "why": "a memory that is not finite"}
+        for client in (1, 2)
+    )
+    for more, in_order in (
+        ([failed], True),
+        ([failed, first, second], True),
+        ([failed, failed], False),
+        ([first, first], False),
+        ([first, failed], False),
+        ([second, first], False),
+        ([failed | {"why": "not finite"}], False),
+    ):
+        with nullcontext() if needs and in_order else pytest.raises(EvidenceError, match="and that tells nothing"):
+            tell(1, more=more)
 
 
 @pytest.mark.parametrize("group", ["aggregators", "stages", "client_stages", "transports"])

@@ -15,6 +15,7 @@ from fuaudit.plugins import (
     Released,
     Stateless,
     Steps,
+    UsageError,
     exact_under,
     rows_of,
     with_rows,
@@ -244,6 +245,16 @@ class Median(Stateless):
 
     def apply(self, updates, context, state):
         return updates.nan_to_num(0.0).median(dim=0, keepdim=True).values, state
+
+
+@dataclass(frozen=True)
+class OfFour(Stateless):
+    """The mean of four rows or more; it raises where there are fewer, and does not declare it."""
+
+    def apply(self, updates, context, state):
+        if len(updates) < 4:
+            raise UsageError(f"four rows are needed, and there are {len(updates)}", "Let more take part.")
+        return updates.mean(dim=0, keepdim=True), state
 
 
 @dataclass(frozen=True)

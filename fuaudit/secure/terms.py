@@ -1,0 +1,227 @@
+"""Terms: what all parties of one opening agree on. Everything that is signed or derived has their digest in it.
+
+A buffer is a few clients whose rows are added up. It is opened at most once under one set of terms; another attempt
+has a number of its own, and all keys anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import version
+
+import numpy as np
+
+from fuaudit.errors import UsageError
+from fuaudit.formats.forms import canonical_json
+from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.streams import Ints
+
+LIBRARY = "0.3.18"
+"""The version of TenSEAL. Ciphertexts of another one cannot be read, so all parties have this one."""
+
+SLOTS = 4096
+"""Numbers in one ciphertext: the degree of the polynomials."""
+
+CHECKS = 1
+"""Slots of each ciphertext that hold its check."""
+
+BITS = (2, 24)
+"""Of a value, least and most, as ``quantise`` has them."""
+
+
+@dataclass(frozen=True)
+class Plaintexts:
+    """A ring of plaintexts.
+
+    Attributes:
+        modulus: t, a prime that is 1 modulo twice the number of slots.
+        bits: of a slot that fields may fill, so that it stays below t.
+        summands: at most so many ciphertexts are added up; the start-up test has so many.
+    """
+
+    modulus: int
+    bits: int
+    summands: int
+
+
+RINGS = (Plaintexts(70368743669761, 45, 8), Plaintexts(17592186028033, 43, 32))
+"""Few summands leave more bits to values."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How whole numbers lie in slots: several fields side by side, each wide enough for the largest sum.
+
+    Attributes:
+        bits: of a value.
+        most: of how many summands the largest buffer is.
+        ring: of plaintexts.
+    """
+
+    bits: int
+    most: int
+    ring: Plaintexts
+
+    @property
+    def width(self) -> int:
+        """Bits of a field: s (2**b - 2) is below 2**width, so a sum never reaches its neighbour."""
+        return self.bits + (self.most - 1).bit_length()
+
+    @property
+    def fields(self) -> int:
+        """Values in a slot."""
+        return self.ring.bits // self.width
+
+    def ciphertexts(self, columns: int) -> int:
+        """How many ciphertexts a row of so many values takes."""
+        return -(-columns // (self.fields * (SLOTS - CHECKS)))
+
+
+def layout_of(bits: int, most: int) -> Layout:
+    """The layout for values of so many bits, in buffers of so many clients at most.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not BITS[0] <= bits <= BITS[1]:
+        raise UsageError(f"values of a secure sum have {BITS[0]} to {BITS[1]} bits, not {bits}", "Quantise to fewer.")
+    for ring in RINGS:
+        if 2 <= most <= ring.summands:
+            return Layout(bits, most, ring)
+    raise UsageError(
+        f"a secure sum is of 2 to {RINGS[-1].summands} clients, not of {most}",
+        "The largest buffer of size s has 2 s - 1 clients: take smaller buffers.",
+    )
+
+
+def installed() -> str:
+    """The version of TenSEAL that is installed."""
+    return version("tenseal")
+
+
+def require_library(found: str) -> None:
+    """UsageError for a version of TenSEAL that is not :data:`LIBRARY`."""
+    if found != LIBRARY:
+        raise UsageError(
+            f"tenseal {LIBRARY} is needed for encrypted sums, not {found}: ciphertexts of two versions do not mix",
+            f"Install it in every party's environment: pip install tenseal=={LIBRARY}",
+        )
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is agreed on before anything is sent.
+
+    Attributes:
+        suite: the name of the suite.
+        members: ids of the clients of the buffer, ascending.
+        columns: c, values of a row.
+        bits: of a value, from -(2**(bits - 1) - 1) to 2**(bits - 1) - 1. Nobody asks for it elsewhere.
+        most: of how many clients the largest buffer of the run is.
+        smallest: from how many rows on the sum is opened.
+        roster: of each member the public key that its messages are signed under, 64 hexadecimal digits.
+        library: the version of TenSEAL.
+        round: number of the round.
+        buffer: number of the buffer in the round.
+        attempt: 32 hexadecimal digits, new for every attempt at a buffer.
+    """
+
+    suite: str
+    members: tuple[int, ...]
+    columns: int
+    bits: int
+    most: int
+    smallest: int
+    roster: tuple[str, ...]
+    library: str
+    round: int
+    buffer: int
+    attempt: str
+
+    def __post_init__(self) -> None:
+        several, fewest = len(self.members), 2 if len(self.members) == 2 else 3
+        if several < 2 or list(self.members) != sorted(set(self.members)) or several != len(self.roster):
+            raise UsageError(f"a buffer is of two clients or more, each once, ascending, with a key: {self.members}")
+        if several > self.most or not fewest <= self.smallest <= several or self.columns < 1:
+            raise UsageError(
+                f"a buffer of {several} clients with {self.columns} columns cannot be opened from {self.smallest} rows "
+                f"on where {self.most} is the most",
+                "The smallest is from 2 of 2, and from 3 of more, to all of them.",
+            )
+        layout_of(self.bits, self.most)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How values lie in slots."""
+        return layout_of(self.bits, self.most)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it, 32 bytes."""
+        return hashlib.sha256(b"fuaudit secure terms" + canonical_json(asdict(self))).digest()
+
+    def signer(self, client: int) -> str | None:
+        """The public key of a client; None for who is no member."""
+        return self.roster[self.members.index(client)] if client in self.members else None
+
+    @property
+    def largest(self) -> int:
+        """L, the largest value that a client may send."""
+        return (1 << self.bits - 1) - 1
+
+    def require_values(self, values: Ints, client: int) -> None:
+        """UsageError for a row that is not ``(c,)`` int64, or has a value outside its field: none is ever cut."""
+        if values.dtype != np.int64 or values.shape != (self.columns,):
+            raise UsageError(
+                f"client {client} has values {values.shape} of {values.dtype}, where ({self.columns},) of int64 is due"
+            )
+        # The smallest int64 has no absolute value.
+        outside = (values < -self.largest) | (values > self.largest)
+        if outside.any():
+            raise UsageError(
+                f"client {client}: {int(outside.sum())} of {self.columns} values are outside "
+                f"[-{self.largest}, {self.largest}], the range of {self.bits} bits; the first is in column "
+                f"{int(outside.argmax())}",
+                'Clip and round in front of the sum, with as many bits: the client stage "quantise" does both.',
+            )
+
+
+def new_attempt() -> str:
+    """The number of an attempt: 32 hexadecimal digits from the operating system's generator."""
+    return secrets.token_hex(16)
+
+
+class Once:
+    """A party's memory of what it opened in a run, so that it opens nothing twice; kept from round to round."""
+
+    def __init__(self) -> None:
+        self._done: set[tuple[int, ...]] = set()
+
+    def require_first(self, *what: int) -> None:
+        """Remember; RefusedError where it was done before. A round, or a round and a buffer."""
+        if what in self._done:
+            named = ", ".join(f"{name} {number}" for name, number in zip(("round", "buffer"), what, strict=False))
+            raise RefusedError(
+                f"this party has answered already in {named}",
+                "A second sum of one buffer over other rows would tell the difference of both. Go on with the next "
+                "round.",
+            )
+        self._done.add(what)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What an opening tells the server.
+
+    Attributes:
+        members: whose rows were added up, ascending.
+        sums: ``(c,)`` int64.
+        liars: clients whose signed answers were wrong, and were not needed.
+    """
+
+    members: tuple[int, ...]
+    sums: Ints
+    liars: tuple[int, ...] = ()

@@ -1,0 +1,68 @@
+"""Secured: rounds whose sums a suite of :mod:`fuaudit.secure` makes, and what then must not be done again.
+
+A sum that was opened is known. Another sum of nearly the same rows tells what differs: a round that is executed again
+over other values, or a child's round that its retained clients answer as they answered its parent's. All buffers of a
+round add up to the sum of all rows, whoever was in which. So such rounds are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuaudit.errors import UsageError, nearest
+from fuaudit.runs.ledger import Ledger, suite_of
+from fuaudit.runs.platforms import Platform, platforms_of
+from fuaudit.runs.released import by_config, strangers
+from fuaudit.runs.run import Run
+from fuaudit.secure.names import EXACT
+from fuaudit.training.releases import NOISY
+from fuaudit.training.setup import Setup
+from fuaudit.unlearning.protocol import is_editor
+
+
+def secured(ready: Setup, suite: str | None) -> Setup:
+    """A setup whose sums a suite makes; the same where there is none.
+
+    Raises:
+        UsageError: the transport has no such sums, rows are not whole numbers, or not every round is stored.
+    """
+    if suite is None:
+        return ready
+    if suite not in EXACT:
+        raise UsageError(f"there is no suite {suite!r} for training", nearest(suite, EXACT))
+    if ready.config.run.checkpoint_every != 1:
+        raise UsageError(
+            f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",
+            "Say checkpoint_every = 1 under [run]: a round that is not stored would be opened again after a break.",
+        )
+    return replace(ready, procedure=replace(ready.procedure, exchange=ready.procedure.exchange.secured(suite)))
+
+
+def require_same_platform(ledger: Ledger, here: Platform) -> None:
+    """UsageError where a resumed run would open a round again, and other values may come out here."""
+    told = platforms_of(ledger)
+    if suite_of(ledger) and told and (other := told[-1].unlike(here)):
+        raise UsageError(
+            f"the last round that was begun may have been opened by {suite_of(ledger)!r}, and this machine may compute "
+            f"other rows ({other})",
+            "Two sums of nearly the same rows tell what differs. Resume where it was begun, or train anew.",
+        )
+
+
+def require_fresh_noise(run: Run, unlearner: object) -> None:
+    """UsageError where sums of a child would tell the row of who is erased: parent minus child."""
+    suite = suite_of(run.ledger)
+    if suite is None or (not is_editor(unlearner) and _has_noise(run)):
+        return
+    raise UsageError(
+        f"the sums of {run.path} were opened by {suite!r}: where retained clients send again what they sent before, "
+        "the sums of the parent minus those of the child are the row of who is erased",
+        'Only noise of the clients that is drawn anew covers it: train with the client stage "skellam-noise" or '
+        '"gaussian-noise", and use an unlearner that rewrites plans. Or train without --secure, where nothing is '
+        "hidden from you.",
+    )
+
+
+def _has_noise(run: Run) -> bool:
+    """Whether all that honest clients send has noise of their own draw, in parts whose word an account takes."""
+    return any(release.mechanism in NOISY for release in by_config(run, strangers(run)))

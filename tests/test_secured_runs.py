@@ -1,0 +1,265 @@
+"""Training whose sums a suite makes: one model whatever the suite, no secret in a run, no sum over other values."""
+
+import secrets as system
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
+from secure_parties import rows_of
+from tests_support import secret
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.formats.forms import canonical_json
+from fuaudit.plans import Request
+from fuaudit.runs.ledger import ledger_of, suite_of, wrong_course
+from fuaudit.runs.platforms import versions
+from fuaudit.secure import masked, pairs, slots, streams
+from fuaudit.secure.names import EXACT, SCARY
+from fuaudit.secure.suites import Suite
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.workflow.resume import resume
+
+QUANTISE = {"use": "quantise", "clip": 1.0, "bits": 12}
+NOISE = {"use": "gaussian-noise", "norm": 0.5, "noise": 0.3}
+FEDAVG = tiny_config(
+    learner={"use": "fedavg", "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.2, "rounds": 2},
+    client=[QUANTISE],
+    transport={"use": "secure-sum", "size": 4},
+    server=[{"use": "mean"}],
+    run={"checkpoint_every": 1, "engine": "reference", "device": "cpu", "requests": 2},
+)
+FEDREP = FEDAVG | {
+    "learner": {"use": "fedrep", "rounds": 2, "cohort": 4, "steps": 2, "batch": 2, "step_size": 0.2},
+    "client": [{"use": "error-feedback"}, {"use": "consensus", "per_client": 2, "alpha": 0.5}, QUANTISE],
+    "transport": {"use": "secure-sum", "size": 2},
+    "server": [{"use": "coordinate-median"}],
+}
+BITS = {"use": "alie", "clients": [3]}
+NOISY = FEDAVG | {"client": [NOISE, QUANTISE]}
+
+
+def trained(path, tables=FEDAVG, suite="mask", number=1, **others):
+    return train(tables, path, tiny_dataset(), secret(number), secure=suite, **others)
+
+
+@pytest.mark.parametrize("tables", [FEDAVG, FEDREP], ids=["fedavg", "fedrep"])
+def test_every_suite_gives_one_run(tmp_path, tables):
+    """Every byte but those of the ledger: neither models nor draws know of keys."""
+    runs = [trained(tmp_path / str(suite), tables, suite) for suite in (None, *EXACT)]
+    assert len({run.digest for run in runs}) == 1
+    assert [suite_of(run.ledger) for run in runs] == [None, *EXACT]
+    assert not runs[0].model.eq(runs[0].models[0]).all()
+
+
+@contextmanager
+def noted(monkeypatch):
+    """All secrets that suites make or derive, as bytes."""
+    found = set()
+
+    def noting(work):
+        def noted_(*args, **kwargs):
+            made = work(*args, **kwargs)
+            found.add(made if isinstance(made, bytes) else made.private_bytes_raw())
+            return made
+
+        return noted_
+
+    with monkeypatch.context() as patch:
+        patch.setattr(system, "token_bytes", noting(system.token_bytes))
+        for room in (pairs, masked, slots):
+            patch.setattr(room, "derived", noting(streams.derived))
+        for home in (x25519.X25519PrivateKey, ed25519.Ed25519PrivateKey):
+            patch.setattr(home, "generate", noting(home.generate))
+        yield found
+
+
+@pytest.mark.parametrize("suite", ["mask", "bfv", "bfv+mask"])
+def test_no_secret_comes_again_and_none_is_in_a_run(tmp_path, monkeypatch, quick, suite):
+    """Trained twice from one secret, and replayed: whatever was a secret in one is none in another."""
+    made = []
+    for name in ("one", "other"):
+        with noted(monkeypatch) as found:
+            trained(tmp_path / name, FEDREP, suite)
+        made.append(found)
+    assert len(made[0]) > 20
+    assert not made[0] & made[1]
+    with noted(monkeypatch) as again:
+        result = verify(load_run(tmp_path / "one"), quick, data=tiny_dataset(), budget=0, save=False)
+    assert result.verdict != "FAIL"
+    assert not (made[0] | made[1]) & again
+    for path in (tmp_path / "one").rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        held = [one for one in made[0] if one in content or one.hex().encode() in content]
+        assert not held, path
+
+
+def test_a_replay_makes_no_sum_by_a_suite(tmp_path, monkeypatch, quick):
+    run = trained(tmp_path / "run")
+
+    def opened(*_, **__):
+        raise AssertionError("an audit opened a sum")
+
+    monkeypatch.setattr(Suite, "opened", opened)
+    replayed = next(f for f in verify(run, quick, data=tiny_dataset(), save=False).findings if f.audit == "replay")
+    assert replayed.verdict == "PASS"
+
+
+WRONG = {
+    "no whole numbers": (FEDAVG | {"client": []}, "does not make them"),
+    "something behind quantise": (FEDAVG | {"client": [QUANTISE, {"use": "clip", "norm": 1.0}]}, "does not make them"),
+    "rows in the clear": ({name: FEDAVG[name] for name in FEDAVG if name != "transport"}, "has no sums"),
+    "pairs of clients": (FEDAVG | {"transport": {"use": "sparse-sum", "alpha": 0.5}}, "has no sums"),
+    "rounds that are not stored": (FEDAVG | {"run": FEDAVG["run"] | {"checkpoint_every": 2}}, "every round stored"),
+    "two of many": (FEDAVG | {"transport": {"use": "secure-sum", "size": 3, "smallest": 2}}, "from 2 rows on"),
+    "large buffers": (FEDAVG | {"transport": {"use": "secure-sum", "size": 17}}, "2 to 32 clients, not of 33"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_config_that_no_suite_can_sum_is_refused_with_the_reason(tmp_path, name):
+    tables, reason = WRONG[name]
+    with pytest.raises(UsageError, match=reason):
+        trained(tmp_path / "run", tables)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("suite", [SCARY, "bvf"])
+def test_only_exact_suites_train(tmp_path, suite):
+    with pytest.raises(UsageError, match="for training"):
+        trained(tmp_path / "run", suite=suite)
+
+
+def test_the_command_trains_by_a_suite(fuaudit, tmp_path):
+    (tmp_path / "c.toml").write_text(
+        'scaling = "none"\n[data]\nuse = "digits"\n[partition]\nuse = "iid"\nclients = 3\n[model]\nuse = "linear"\n'
+        '[learner]\nuse = "fedavg"\nrounds = 1\ncohort = 3\nsteps = 1\nbatch = 4\nstep_size = 0.1\n'
+        '[[client]]\nuse = "quantise"\n[transport]\nuse = "secure-sum"\nsize = 3\n[[server]]\nuse = "mean"\n'
+        "[run]\ncheckpoint_every = 1\n"
+    )
+    code, _, err = fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "run", "--secure", "bfv+mask")
+    assert code == 0, err
+    assert suite_of(load_run(tmp_path / "run").ledger) == "bfv+mask"
+    assert fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "no", "--secure", "ckks-demo")[0] == 2
+
+
+# what was opened is not opened over other values
+
+
+def test_the_sums_of_a_parent_minus_those_of_a_child_are_the_erased_row():
+    """Whatever the buffers were; only noise that is drawn anew covers it."""
+    rows, suite, generator = rows_of(6, 4000, 10), Suite("mask"), np.random.Generator(np.random.Philox(5))
+    parent = suite.sums(rows[:3], 12) + suite.sums(rows[3:], 12)
+    child = suite.sums(rows[[5, 2]], 12) + suite.sums(rows[[1, 4, 3]], 12)
+    assert np.array_equal(parent - child, rows[0])
+
+    def noisy(some):
+        return suite.sums(rows[some] + np.rint(generator.normal(0, 100, rows[some].shape)).astype(np.int64), 12)
+
+    rest = noisy([0, 1, 2]) + noisy([3, 4, 5]) - noisy([5, 2]) - noisy([1, 4, 3]) - rows[0]
+    assert abs(rest.std() / (100 * 11**0.5) - 1) < 0.1  # 11 noises, of six rows and of five
+
+
+@pytest.mark.parametrize(
+    "client", [[{"use": "consensus", "per_client": 2, "alpha": 0.5}, NOISE, QUANTISE], [BITS, NOISE, QUANTISE]]
+)
+def test_noise_that_no_account_takes_allows_no_unlearning(tmp_path, client):
+    """Behind an agreement, or behind a Byzantine client who sees all rows."""
+    run = trained(tmp_path / "run", FEDAVG | {"client": client})
+    with pytest.raises(UsageError, match="are the row of who is erased"):
+        unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+
+
+def test_unlearning_that_would_tell_the_erased_row_is_refused(tmp_path, quick):
+    """Also where a method edits the model: it asks clients for more. With fresh noise of clients it is carried out."""
+    run = trained(tmp_path / "run")
+    for method in ("retrain", "fats", "finetune", "noop"):
+        with pytest.raises(UsageError, match="are the row of who is erased") as caught:
+            unlearn(run, method, Request.of([0]), tmp_path / "child", data=tiny_dataset())
+        assert "gaussian-noise" in caught.value.hint
+    noisy = trained(tmp_path / "noisy", NOISY)
+    with pytest.raises(UsageError, match="are the row of who is erased"):
+        unlearn(noisy, "finetune", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+    child = unlearn(noisy, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+    assert suite_of(child.ledger) == "mask"
+    result = verify(child, quick, data=tiny_dataset(), budget=0)
+    assert result.verdict == "PASS", result.reason
+    plain = unlearn(
+        trained(tmp_path / "plain", NOISY, None), "retrain", Request.of([0]), tmp_path / "other", data=tiny_dataset()
+    )
+    assert plain.model.equal(child.model)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What suites open, in order: numbers of round and buffer, and rows; and after how many they are killed."""
+    found, kill, work = [], [], Suite.opened
+
+    def noting(self, rows, bits, clients=None, **others):
+        found.append((others["at"], rows.tobytes()))
+        made = work(self, rows, bits, clients, **others)
+        if len(found) in kill:
+            kill.clear()
+            raise KeyboardInterrupt  # opened, and nothing of the round was stored
+        return made
+
+    monkeypatch.setattr(Suite, "opened", noting)
+    return found, kill
+
+
+def stop(_, number, __):
+    """What progress calls after a round was stored."""
+    if number == 1:
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_was_killed_goes_on_behind_its_last_round(tmp_path, opened):
+    """No buffer is opened twice; the digest is that of a run that was not killed."""
+    whole = trained(tmp_path / "whole")
+    opened[0].clear()
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", progress=stop)
+    assert resume(tmp_path / "run", tiny_dataset()).digest == whole.digest
+    assert [at for at, _ in opened[0]] == [(1, 0), (2, 0)]
+    assert suite_of(load_run(tmp_path / "run").ledger) == "mask"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_round_that_was_opened_and_not_stored_is_opened_over_the_same_rows_or_not(
+    tmp_path, monkeypatch, opened, number
+):
+    whole = trained(tmp_path / "whole")
+    found, kill = opened
+    found.clear()
+    kill.append(number)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run")
+    for _ in range(2):  # a refusal leaves the folder as it was
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr("fuaudit.runs.platforms.versions", lambda device="cpu": versions(device) | {"numpy": "9"})
+            with pytest.raises(UsageError, match="may compute other rows"):
+                resume(tmp_path / "run", tiny_dataset())
+    assert len(found) == number
+    assert resume(tmp_path / "run", tiny_dataset()).digest == whole.digest
+    assert [at for at, _ in found] == sorted([(1, 0), (2, 0), (number, 0)])
+    assert found[number - 1] == found[number]
+
+
+def test_a_ledger_names_one_suite_behind_its_commitment(tmp_path):
+    run = trained(tmp_path / "run")
+    first, named, *others = run.ledger.events
+    for events in ((first, others[0], named, *others[1:]), (first, named, named, *others)):
+        wrong = wrong_course(replace(run.ledger, events=events), run.info, run.checkpoints)
+        assert "elsewhere than behind its commitment" in wrong
+    lines = [canonical_json(event) for event in (first, named | {"suite": "ckks"})]
+    with pytest.raises(EvidenceError, match="line 2 is no event"):
+        ledger_of(lines, tmp_path)
+
+
+def test_errors_of_rounds_keep_their_words(tmp_path, monkeypatch):
+    """What a suite refuses is told by the transport, and stops training."""
+    monkeypatch.setattr("fuaudit_plugins.quantise.Quantise._most", property(lambda self: 1 << 20))
+    with pytest.raises(FuauditError, match=r"deliver in round 1, says: client \d: .* are outside"):
+        trained(tmp_path / "run", FEDAVG | {"client": [QUANTISE | {"clip": 1e-6}]})
