@@ -580,7 +580,9 @@ def test_a_round_with_too_few_rows_leaves_everything_as_it_was(transport):
     kept, server = exchange.client_stages.init(shape), exchange.server.init(shape)
     for number, count in enumerate((6, 2, 6, 2), 1):
         told, updates = [], drawn(count, 5, key=number)
-        context = replace(stacked([context_of([*range(count)], torch.float64, number)]), told=told)
+        whole = context_of([*range(count)], torch.float64, number)
+        cohort = replace(whole.cohort, sizes=whole.cohort.sizes.clamp(min=1), steps=whole.cohort.steps.clamp(min=2))
+        context = replace(stacked([replace(whole, cohort=cohort)]), told=told)
         made = exchanged(exchange, updates[None], context, alone(kept), alone(server))
         kept, before = {name: table[0] for name, table in made.memories.items()}, kept
         server, former = {name: table[0] for name, table in made.server.items()}, server
