@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         strategies,
     )
     from fuaudit.training.dropouts import Dropouts
-    from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed
+    from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed, Suspected
     from fuaudit.training.exchange import Delivery, Exchange
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
@@ -68,8 +68,8 @@ __all__ = [
     "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError",
     "Population", "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext",
     "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape",
-    "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "UniformLaw", "Unlearner", "UsageError", "Verdict",
-    "WeightedLaw",
+    "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "UniformLaw", "Unlearner", "UsageError",
+    "Verdict", "WeightedLaw",
     "WrongRelative", "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
     "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "fitting",
@@ -93,7 +93,7 @@ _HOMES = {
     "check_dataset check_law check_model check_solver check_transport check_unlearner",
     "secure.suites": "Books Suite",
     "training.dropouts": "Dropouts",
-    "training.events": "Answered Rejected Released Sent Summed",
+    "training.events": "Answered Rejected Released Sent Summed Suspected",
     "training.exchange": "Delivery Exchange",
     "training.learner": "PLAIN Learner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",

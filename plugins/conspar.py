@@ -21,8 +21,9 @@ What differs from print, and why:
   coordinates, of one twice or of one that there is not is rejected by name, so m k bounds it. Where nobody proposes
   anything, the model stays as it is.
 
-Guarantee: distances of rows do not grow (Proposition 1). It is a contraction: at least d' / d of the squared norm is
-sent on average, d' as in Proposition 2. Theorem 2 is about sets that differ in one element, not about people's data.
+Guarantee: distances of rows do not grow (Proposition 1). It is a contraction of the rows of those who propose: at least
+d' / d of the squared norm is sent on average, d' as in Proposition 2. A client without samples proposes nothing, and of
+its row maybe nothing is sent. Theorem 2 is about sets that differ in one element, not about people's data.
 """
 
 from __future__ import annotations

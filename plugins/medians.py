@@ -118,7 +118,7 @@ class GeometricMedian(Stateless):
 
     It can publish a row nearly as it is: one that is the geometric median, which a majority of equal rows always is.
     Rows are added in the order of places, so the last bits depend on it. Rows more than 1e150 apart are left at the
-    coordinate median.
+    coordinate median, or where a step led.
 
     Attributes:
         steps: how many of Weiszfeld's steps are taken, at least 1.
@@ -141,7 +141,10 @@ class GeometricMedian(Stateless):
             return point  # half of the rows lie there, so it is the median; or no distance is a number
         point = weighed(rows, away, least)
         for _ in range(self.steps - 1):
-            point = weighed(rows, lengths(rows, point), least)
+            away = lengths(rows, point)
+            if not bool(away.isfinite().any()):
+                break  # a last bit is further from every row than a square can be
+            point = weighed(rows, away, least)
         return point
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:

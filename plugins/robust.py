@@ -28,9 +28,13 @@ def marked(row: Tensor, rows: Tensor) -> Tensor:
 
     A rule that drops or sorts rows would hide it.
     """
+    return row if all_finite(rows) else row.new_full(row.shape, float("nan"))
+
+
+def all_finite(numbers: Tensor) -> bool:
+    """Whether none of the numbers is infinite or NaN."""
     # a sum is finite only if its terms are; it may overflow where all are
-    finite = bool(rows.sum().isfinite()) or bool(rows.isfinite().all())
-    return row if finite else row.new_full(row.shape, float("nan"))
+    return bool(numbers.sum().isfinite()) or bool(numbers.isfinite().all())
 
 
 def squares(rows: Tensor, centre: Tensor) -> Tensor:

@@ -11,17 +11,23 @@ What differs from print, and why:
 - In print everybody answers. Here a mean is over those whose rows were summed: one over absent ones too would be an
   outlier that silence makes. How many they were is told. With fewer than ``smallest`` a buffer is discarded: a sum of
   few tells more of each.
+- An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 after that. So only
+  clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is never
+  opened. Who has none is public.
+- A row that is not finite goes into its sum, for behind sums nobody sees it. A buffer whose mean is not finite, also
+  because finite rows overflow, is discarded, and the clients in it are told: one of them at least is Byzantine.
 - Where at least half of the buffers that are left may be bad no rule has a guarantee. Then the round fails: nothing is
   delivered, the model and what the server remembers stay, and every client's memory keeps its whole update. f clients
-  are feared, and each who was rejected by name is one less, so at most so many buffers are bad.
+  are feared. Each whose row was rejected by name is one less, and so is one in each buffer that is not finite, so at
+  most so many of the others are bad.
 
 Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
 suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise``
 rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else
 they are added in the order of places.
 
-Guarantee: the server is given no row of one client. What a mean of s tells is not hidden, nor is what a member of a
-buffer of two can subtract.
+Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
+of s tells is not hidden, nor is what a member of a buffer of two can subtract.
 """
 
 from __future__ import annotations
@@ -31,9 +37,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.robust import all_finite
 from fuaudit_plugins.skellam import SkellamNoise
 
-from fuaudit.plugins import Delivery, RoundContext, Summed, UsageError
+from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +60,8 @@ class SecureSum:
 
     Attributes:
         size: s, how many clients a buffer has at least, from 2; fewer where fewer take part.
-        smallest: from how many summed rows on a buffer counts, from 2; "complete" is all of its clients.
+        smallest: from how many summed rows of clients with samples on a buffer counts, from 2; "complete" is all of its
+            clients, two of them with samples.
         byzantine: f, how many Byzantine clients are feared.
     """
 
@@ -67,42 +75,58 @@ class SecureSum:
         if self.size < 2 or self.byzantine < 0 or (self.smallest != "complete" and self.smallest < 2):
             raise UsageError("secure-sum needs a size and a smallest of at least 2, and a byzantine of at least 0")
 
-    def _fewest(self, size: int) -> int:
-        """How many rows a buffer of so many clients needs."""
-        return max(2, size) if self.smallest == "complete" else self.smallest
+    @property
+    def _fewest(self) -> int:
+        """How many rows of clients with samples a buffer needs."""
+        return 2 if self.smallest == "complete" else self.smallest
 
-    def require_places(self, places: int) -> None:
-        """Raises UsageError where rounds of so many participations fail from the start."""
-        buffers = self.rows_left(places)
+    def _counts(self, size: int, came: int, trained: int) -> bool:
+        """Whether a buffer counts: so many clients are in it, rows of so many came, so many of these with samples."""
+        return trained >= self._fewest and (came == size or self.smallest != "complete")
+
+    def require_places(self, places: int, trained: int) -> None:
+        """Raises UsageError where rounds of so many participations, so many with samples, fail from the start."""
+        buffers = min(self.rows_left(places), trained // self._fewest)
         if 2 * self.byzantine >= buffers:
+            empty = f", {places - trained} of them without samples," * (trained < places)
             raise UsageError(
-                f"every round of {places} would fail: {buffers} buffers count at most, and {self.byzantine} of them "
-                "may be bad",
+                f"every round of {places}{empty} would fail: {buffers} buffers count at most, and {self.byzantine} of "
+                "them may be bad",
                 "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
             )
 
     def rows_left(self, places: int) -> int:
         """How many buffers of so many participations count at most."""
-        return sum(size >= self._fewest(size) for size in sizes(places, self.size))
+        return sum(size >= self._fewest for size in sizes(places, self.size))
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
         import torch
 
         came = rows.new_ones(len(rows), dtype=torch.bool) if context.accepted is None else context.accepted
-        buffers, of = self._buffers(came, context), sizes(len(came), self.size)
-        opened = [some for some, size in zip(buffers, of, strict=True) if len(some) >= self._fewest(size)]
-        failed = 2 * max(0, self.byzantine - int((~came).sum())) >= len(opened)
-        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
-        counted = [] if failed else opened
-        sent, means = torch.zeros_like(rows), rows.new_empty(len(counted), rows.shape[-1])
-        taken = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-        for number, (mean, some) in enumerate(zip(means, counted, strict=True)):
+        buffers, of, trained = self._buffers(came, context), sizes(len(came), self.size), context.cohort.trained
+        opened = [
+            some
+            for some, size in zip(buffers, of, strict=True)
+            if self._counts(size, len(some), int(trained[some].sum()))
+        ]
+        means, counted = rows.new_empty(len(opened), rows.shape[-1]), list["Tensor"]()
+        for number, some in enumerate(opened):
+            mean = means[len(counted)].copy_(self._sum(rows[some], some, number, context) / len(some))
+            if all_finite(mean):
+                counted.append(some)
+            else:
+                context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
+        known = int((~came).sum()) + len(opened) - len(counted)
+        failed = 2 * max(0, self.byzantine - known) >= len(counted)
+        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
+        counted = [] if failed else counted
+        sent, taken = torch.zeros_like(rows), torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        for some in counted:
             taken[some] = True
             for row in some.tolist():
                 sent[row] = rows[row]
-            mean.copy_(self._sum(rows[some], some, number, context) / len(some))
-        return Delivery(means, context.cohort.counted(len(means)), sent, taken)
+        return Delivery(means[: len(counted)], context.cohort.counted(len(counted)), sent, taken)
 
     def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""
@@ -168,6 +192,8 @@ class SecuredSum(SecureSum):
     def _sum(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
         import torch
 
+        if not all_finite(rows):  # no message says that: whoever means it spoils the sum, and nothing is opened
+            return super()._sum(rows, places, number, context)
         step = self.numbers.step_of(rows.shape[-1])
         scaled = rows.to(torch.float64) / step
         if bool((scaled != scaled.round()).any()):

@@ -15,7 +15,11 @@ What differs from print, and why:
 - Rounding is the client stage ``quantise`` in front of it, before values are divided by p; in print it is after.
 - Nobody drops out in a simulation, so print's (1 - theta) is 1. Where rows were rejected, the mean is over those who
   came, and a coordinate that one client alone has left is not opened.
-- Where somebody takes part alone nothing is delivered.
+- A client without samples hides nobody. So N counts those who have some, and took a step; the others make no pairs and
+  send nothing. The mean is over all the same. Who has none is public.
+- A row that is not finite goes into its sums, for behind sums nobody sees it. A coordinate whose sum is not finite is
+  not opened, and the clients that sent it are told: one of them at least is Byzantine.
+- Where less than two have samples nothing is delivered.
 
 **The smallest group.** A coordinate that one pair alone drew is the sum of two clients. The event ``Summed`` tells how
 many clients are in the smallest group of the round, over the coordinates that were opened. At small alpha it is 2
@@ -34,7 +38,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit.plugins import Delivery, RoundContext, Sent, Summed, UsageError
+from fuaudit.plugins import Delivery, RoundContext, Sent, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,42 +72,55 @@ class SparseSum:
         """p, the probability with which a client sends a coordinate."""
         return 1 - (1 - self.of_a_pair(clients)) ** (clients - 1)
 
-    def require_places(self, places: int) -> None:
-        """Raises UsageError where rounds of so many participations deliver nothing, or cannot be drawn."""
-        if places < 2 or self.of_a_pair(places).denominator > FINEST:
-            raise UsageError(f"sparse-sum adds up rows of two clients at least, and of 2,000 at most, not of {places}")
+    def require_places(self, places: int, trained: int) -> None:
+        """Raises UsageError where rounds of so many participations with samples deliver nothing, or cannot be drawn."""
+        if trained < 2 or self.of_a_pair(trained).denominator > FINEST:
+            told = (
+                f"sparse-sum adds up rows of two clients with samples at least, and of 2,000 at most, not of {trained}"
+            )
+            raise UsageError(told)
 
     def rows_left(self, places: int) -> int:
         """One mean at most."""
         return min(places, 1)
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
-        """The mean ``(1, c)`` of what is sent of rows ``(n, c)``; nothing where fewer than two came."""
+        """The mean ``(1, c)`` of what is sent of rows ``(n, c)``; nothing where no coordinate is opened."""
         import torch
 
         came = rows.new_ones(len(rows), dtype=torch.bool) if context.accepted is None else context.accepted
-        chosen = self._chosen(len(came), rows.shape[-1], context).to(rows.device)[came]
+        drawing = torch.ones_like(came)  # who was rejected has drawn before
+        drawing[came] = context.cohort.trained
+        chosen = self._chosen(drawing.nonzero()[:, 0].tolist(), rows, context).to(rows.device)[came]
+        chosen &= chosen.sum(dim=0) >= 2
+        own, probability = chosen.sum(dim=1).tolist(), float(self.of_a_client(max(2, int(drawing.sum()))))
+        sent = (rows / probability).where(chosen, rows.new_zeros(()))
+        mean = (sent.sum(dim=0, keepdim=True, dtype=torch.float64) / max(1, len(sent))).to(rows.dtype)
+        if not bool(mean.isfinite().all()):
+            broken = ~mean[0].isfinite()
+            suspects = context.cohort.clients[(chosen & broken).any(dim=1)]
+            context.tell(Suspected(tuple(sorted({*suspects.tolist()})), "not finite"))
+            chosen, sent, mean = (one.masked_fill(broken, 0) for one in (chosen, sent, mean))
         group = chosen.sum(dim=0)
-        chosen &= group >= 2
-        smallest = int(group[group >= 2].min()) if bool((group >= 2).any()) else 0
+        smallest = int(group[group > 0].min()) if bool(group.any()) else 0
         context.tell(Summed((smallest,), 0, failed=not smallest))
-        for client, own in zip(context.cohort.clients.tolist(), chosen.sum(dim=1).tolist(), strict=True):
-            context.tell(Sent(client, "coordinates", (rows.shape[-1] + 7) // 8))
-            context.tell(Sent(client, "values", rows.element_size() * own))
+        drew = context.cohort.trained.tolist()
+        for client, draws, values in zip(context.cohort.clients.tolist(), drew, own, strict=True):
+            context.tell(Sent(client, "coordinates", draws * ((rows.shape[-1] + 7) // 8)))
+            context.tell(Sent(client, "values", rows.element_size() * values))
         if not smallest:
             return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
-        sent = (rows / float(self.of_a_client(len(came)))).where(chosen, rows.new_zeros(()))
-        mean = sent.sum(dim=0, keepdim=True, dtype=torch.float64) / len(sent)
-        return Delivery(mean.to(rows.dtype), context.cohort.counted(1), sent, chosen.any(dim=1))
+        return Delivery(mean, context.cohort.counted(1), sent, chosen.any(dim=1))
 
-    def _chosen(self, clients: int, columns: int, context: RoundContext) -> Tensor:
-        """Which participation sends which column, bool ``(n, c)``: drawn by each pair, before anything is rejected."""
+    def _chosen(self, drawing: list[int], rows: Tensor, context: RoundContext) -> Tensor:
+        """Which participation sends which column, bool ``(n, c)`` of all; drawn by each pair of those places."""
         import torch
 
-        chosen = torch.zeros(clients, columns, dtype=torch.bool)
-        for pair in combinations(range(clients), 2):
-            law = self.of_a_pair(clients)
-            drawn = context.shared.integers("pair {} {}".format(*pair), law.denominator, columns)
+        count = len(rows) if context.accepted is None else len(context.accepted)
+        chosen = torch.zeros(count, rows.shape[-1], dtype=torch.bool)
+        for pair in combinations(drawing, 2):
+            law = self.of_a_pair(len(drawing))
+            drawn = context.shared.integers("pair {} {}".format(*pair), law.denominator, rows.shape[-1])
             chosen[list(pair)] |= torch.from_numpy(drawn < law.numerator)
         return chosen
 

@@ -7,8 +7,13 @@ Wang, Pang, Wang, Song: "Towards Bidirectional Protection in Federated Learning"
 2. If lambda <= 9 sigma^2, mu is the row.
 3. Else with tau_i = <v, x_i - mu>^2, c_i <- (1 - tau_i / max tau) c_i, the maximum over rows with weight; go to 1.
 
-What differs from print, and why: the eigenvector is that of the n x n table of inner products, which has the same
-eigenvalue. So large d needs no chunks. sigma has no default: it is the scale of honest rows, which only the user knows.
+What differs from print, and why:
+
+- The eigenvector is that of the n x n table of inner products, which has the same eigenvalue. So large d needs no
+  chunks.
+- Where all rows with weight have the largest tau, no weight would be left, and print divides 0 by 0. There mu is the
+  row, under the weights that there were. Two rows, or two heaps of equal rows with equal weight, are such rows.
+- sigma has no default: it is the scale of honest rows, which only the user knows.
 
 Guarantee: let sigma^2 be at least the variance of the honest rows in every direction. For f <= n / 8 the error is at
 most 4 sigma sqrt(f / (n - 2f)); docs/robust.md proves it. The number of coordinates does not enter.
@@ -42,6 +47,10 @@ def variation(apart: Tensor, weights: Tensor) -> tuple[float, Tensor]:
     return float(values[-1]), (along / along.max()).square()
 
 
+ROUNDING = 1e-12
+"""What share of the weight is none: rows with equal tau differ by a few last bits."""
+
+
 @dataclass(frozen=True)
 class SpectralFilter(Stateless):
     """The weighted mean of the rows that are left when they vary by at most 9 sigma^2 in every direction.
@@ -66,12 +75,13 @@ class SpectralFilter(Stateless):
         # what is too far for a square counts as far, and rows that are no numbers make NaN of the row later
         apart = table_of_squares(rows).cpu().nan_to_num(nan=0.0, posinf=1e300)
         weights = apart.new_full((len(rows),), 1 / len(rows))
-        while True:
+        for _ in range(len(rows)):  # each step takes all weight of one row
             largest, along = variation(apart, weights)
-            if largest <= 9 * self.sigma * self.sigma:
-                return weighted_sum(rows, weights.to(rows))
-            weights = weights * (1 - along)
-            weights = weights / weights.sum()
+            left = weights * (1 - along)
+            if largest <= 9 * self.sigma * self.sigma or not float(left.sum()) > ROUNDING:
+                break
+            weights = left / left.sum()
+        return weighted_sum(rows, weights.to(rows))
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.stages.Stage`."""

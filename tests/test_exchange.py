@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.secure_sum import SecureSum
 from hypothesis import given
 from hypothesis import strategies as st
 from tests_support import (
@@ -46,7 +47,7 @@ from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
-from fuaudit.training.events import Rejected, Released, Sent, Summed
+from fuaudit.training.events import Rejected, Released, Sent, Summed, Suspected
 from fuaudit.training.exchange import (
     Clear,
     Delivery,
@@ -453,6 +454,46 @@ def test_what_is_no_number_makes_the_whole_model_so(server):
         context = replace(stacked([context_of([0, 2, 4], torch.float32)]), draws=(PublicDraws(),))
         row = exchanged(exchange, updates[None], context, {}, {}).row
         assert bool(row.isnan().all()), (client, server)
+
+
+@pytest.mark.parametrize("bad", range(4))
+def test_an_update_that_is_no_number_shows_behind_sums_whoever_sends_infinity(bad):
+    """A buffer that is not finite is discarded; one such update makes the model NaN all the same."""
+    infinite = answering(clients=(2,), apply=lambda updates, _, state: (updates / 0, state))
+    exchange = Exchange(Chain((Mean(),)), Chain((infinite,)), SecureSum(2), frozenset({0}))
+    for number in range(1, 9):
+        updates, context = updates_of(0, 4, torch.float32), context_of([0, 2, 3, 4], torch.float32, number)
+        together = replace(stacked([context]), draws=(PublicDraws(),))
+        assert bool(exchanged(exchange, updates[None], together, {}, {}).row.isfinite().all())
+        updates[bad, 2] = torch.nan
+        assert bool(exchanged(exchange, updates[None], together, {}, {}).row.isnan().all())
+
+
+def adding(deliver):
+    """A transport that says that it shows sums."""
+    part = answering(deliver=deliver)
+    type(part).shows = "sums"
+    return part
+
+
+def test_sums_of_a_strangers_transport_that_are_not_finite_are_refused():
+    infinite = answering(clients=(2,), apply=lambda updates, _, state: (updates / 0, state))
+    mean = adding(lambda rows, context: Delivery(rows.mean(dim=0, keepdim=True), context.cohort.counted(1), rows))
+    with pytest.raises(PluginError, match=r"deliver in round 1, shows a sum that is not finite\n  Discard it"):
+        one_round(Mean(), [infinite], mean, byzantine=[0])
+
+
+def test_a_sum_hides_nobody_among_clients_without_samples():
+    halves = adding(lambda rows, context: Delivery(rows[:2] + rows[2:], context.cohort.counted(2), rows))
+    exchange, rows = Exchange(Chain((Mean(),)), transport=halves), torch.ones(4, 5)
+    for clients, hidden in (([0, 2, 3, 4], True), ([0, 1, 2, 3], False)):
+        context = context_of(clients, torch.float32)
+        sending = client_half(exchange, rows, context, {})
+        if hidden:
+            assert len(delivered(exchange, sending).rows) == 2
+        else:
+            with pytest.raises(PluginError, match="shows 2 rows as sums of 3 participations with samples"):
+                delivered(exchange, sending)
 
 
 def test_what_no_number_is_is_rejected_by_name_if_a_byzantine_client_sent_it(tmp_path, quick):
@@ -888,16 +929,20 @@ def test_what_honest_stages_and_transports_must_not_make():
         one_round(Mean(), transport=Narrow())
     with pytest.raises(PluginError, match="which is no event"):
         context_of([0], torch.float32).tell("a tale")
-    for event in (Sent(1, repr([0.5]), 4), Released("row 7", {}), Rejected(1, "")):
+    for event in (Sent(1, repr([0.5]), 4), Released("row 7", {}), Rejected(1, ""), Suspected((1,), "3")):
         with pytest.raises(PluginError, match="of letters and hyphens"):
             context_of([0], torch.float32).tell(event)
     with pytest.raises(PluginError, match="more than 64 bits"):
         context_of([0], torch.float32).tell(Sent(1, "update", 10**5000))
-    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Summed((2, -1), 0, False)):
+    lists = Summed((2, -1), 0, False), Suspected((2, -1), "x"), Suspected((2, 0.5), "x")
+    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), *lists):
         with pytest.raises(PluginError, match="clients, sizes and numbers of rows are whole numbers from 0"):
             context_of([0], torch.float32).tell(event)
     for event in (Summed(3, 0, False), Summed((3,), 0, 1)):
         with pytest.raises(PluginError, match="rows are a tuple of whole numbers, and failed is True or False"):
+            context_of([0], torch.float32).tell(event)
+    for event in (Suspected(3, "x"), Suspected((), "x"), Suspected([3], "x")):
+        with pytest.raises(PluginError, match="clients are a tuple of ids, one at least"):
             context_of([0], torch.float32).tell(event)
     unnamed = {"vectorised": False, "deliver": lambda _, rows, c: Delivery(rows, c.cohort.counted(len(rows)), rows)}
     with pytest.raises(PluginError, match="shows rows of nobody"):

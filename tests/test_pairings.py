@@ -1,4 +1,10 @@
-"""A federation of two rounds for every robust rule, every attack and both transports: from training to a prune."""
+"""A federation of two rounds for robust rules, attacks and transports: from training to a prune.
+
+Every rule with every attack, in the clear and behind secure-sum, by consensus; sparse-sum with every attack; top-k with
+every attack, and with every rule.
+"""
+
+from itertools import product
 
 import pytest
 import torch
@@ -13,7 +19,8 @@ CLIENTS, BAD, HONEST = 10, 4, 7
 LEARNER = {"use": "fedrep", "rounds": 2, "cohort": CLIENTS, "steps": 1, "batch": 1, "step_size": 0.2}
 MEMORY, AGREEMENT = {"use": "error-feedback"}, {"use": "consensus", "per_client": 3, "alpha": 0.5}
 ROUNDED = {"use": "quantise", "clip": 1.0}
-TRANSPORTS = {"use": "clear"}, {"use": "secure-sum", "size": 2, "byzantine": 1}
+OPTIONS = {"clear": {}, "secure-sum": {"size": 2, "byzantine": 1}, "sparse-sum": {"alpha": 0.5}}
+OWN = {"use": "top-k", "per_client": 6}
 RULES = (
     "mean",
     "coordinate-median",
@@ -32,10 +39,12 @@ ATTACKS = *VALUES, "label-flip"
 PROPOSED = "same", "random", "smallest", "correct"
 
 
-def chain(place):
-    """The client stages: one client attacks values behind the agreement, and coordinates in it."""
+def chain(place, chosen):
+    """The client stages: one client attacks values behind the choice of coordinates, and those that all agree on."""
     proposed = PROPOSED[place % len(PROPOSED)]
     values = [{"use": name, "clients": [BAD]} for name in VALUES[place : place + 1]]
+    if chosen == "top-k":
+        return [MEMORY, OWN, *values, ROUNDED]
     return [MEMORY, AGREEMENT, *values, {"use": "coordinate-attack", "clients": [BAD], "proposes": proposed}, ROUNDED]
 
 
@@ -50,18 +59,25 @@ def server(rule):
     return [{"use": name} | NEEDED.get(name, {}) for name in (rule, *behind)]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS, ids=lambda one: one["use"])
-@pytest.mark.parametrize("attack", range(len(ATTACKS)), ids=ATTACKS)
-@pytest.mark.parametrize("rule", RULES)
-def test_a_federation_of_two_rounds(tmp_path, quick, rule, attack, transport):
+PLAIN = "clear", "secure-sum"
+CASES = {
+    *product(RULES, ATTACKS, PLAIN, ["consensus"]),
+    *product(["mean"], ATTACKS, ["sparse-sum"], ["consensus"]),
+    *product(["norm-thresholding"], ATTACKS, ["clear"], ["top-k"]),
+    *((rule, ATTACKS[turn % len(ATTACKS)], PLAIN[turn % 2], "top-k") for turn, rule in enumerate(RULES)),
+}
+
+
+@pytest.mark.parametrize(("rule", "named", "transport", "chosen"), sorted(CASES), ids=map("-".join, sorted(CASES)))
+def test_a_federation_of_two_rounds(tmp_path, quick, rule, named, transport, chosen):
     """Replayed, unlearned, pruned, verified. Who is erased is an honest client or the attacker, turn by turn."""
-    data = tiny_dataset()
+    data, attack = tiny_dataset(), ATTACKS.index(named)
     table = tiny_config(
         partition={"use": "iid", "clients": CLIENTS},
         learner=LEARNER,
-        client=chain(attack),
+        client=chain(attack, chosen),
         adversary=adversaries(attack),
-        transport=transport,
+        transport={"use": transport} | OPTIONS[transport],
         server=server(rule),
     )
 

@@ -17,6 +17,8 @@ from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.robust import NETWORK, ascending, observed_constant, squares
 from fuaudit_plugins.secure_sum import SecureSum
 from fuaudit_plugins.spectral import SpectralFilter
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests_support import AUDIT_KEY, broken
 
 from fuaudit import train, verify
@@ -133,6 +135,59 @@ def test_rules_are_what_plain_arithmetic_says(count, attack):
     lengths = [min(1, 2 / hypot(*point)) for point in points]
     scaled = [[x * factor for x in point] for point, factor in zip(points, lengths, strict=True)]
     assert row_of(NormClipping(2.0), rows).flatten().tolist() == pytest.approx([x for point in scaled for x in point])
+
+
+FEW = (0.0, -0.0, 1.0, -1.0, 2.0, 5e-324, 1e-30, -1e30, 1e38)
+LARGE = (0.0, 1.0, -1.0, 1e-200, 1e150, -1e150, 1e200, 1e308, -1.7e308, 1.7e308)
+CONVEX = (
+    *(CoordinateMedian(), TrimmedMean(0.3), GeometricMedian(), GeometricMedian(1, 1.0), GeometricMedian(40, 1e-300)),
+    *(Krum(0), MultiKrum(0), NormThresholding(0.3), Mean(), SpectralFilter(inf)),
+    *(SpectralFilter(sigma) for sigma in (1e-200, 1e-3, 1.0, 1e200)),
+)
+"""Rules whose row is within the range of each coordinate."""
+CLIPPING = (
+    *(CenteredClipping(radius, 3) for radius in (1e-300, 1.0)),
+    *(NormClipping(norm) for norm in (1e-300, 1.0, inf)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_rules_end_on_rows_that_tie_and_leave_a_row_among_them(data):
+    """Equal rows, heaps of equal rows, rows that differ by the least float, and rows whose squares are no floats."""
+    values = st.sampled_from(data.draw(st.sampled_from([FEW, LARGE])))
+    columns, count = data.draw(st.integers(1, 3)), data.draw(st.integers(3, 7))
+    row = st.lists(values, min_size=columns, max_size=columns)
+    kinds = data.draw(st.lists(row, min_size=1, max_size=count))
+    points = data.draw(st.lists(st.sampled_from(kinds), min_size=count, max_size=count))
+    rows = torch.tensor(points, dtype=torch.float64)
+    least, most = rows.amin(dim=0), rows.amax(dim=0)
+    room = 1e-12 * rows.abs().amax(dim=0) + 1e-300
+    for rule in CONVEX:
+        left = row_of(rule, rows)[0]
+        assert bool(((left >= least - room) & (left <= most + room)).all()), rule
+    for rule in CLIPPING:
+        assert bool(row_of(rule, rows).isfinite().all()), rule
+
+
+@pytest.mark.parametrize(
+    ("points", "row"),
+    [
+        ([[1.0], [-1.0], [1.0], [-1.0]], [0.0]),
+        ([[1.0, 2.0], [3.0, 2.0]], [2.0, 2.0]),
+        ([[0.1, 0.7]] * 3 + [[-0.3, 0.2]] * 3, [-0.1, 0.45]),
+        ([[1.0], [-1.0], [9.0], [9.0], [9.0]], [9.0]),
+        ([[-1.0], [1.0], [50.0], [-1.0], [1.0], [-50.0]], [0.0]),
+    ],
+)
+def test_the_filter_keeps_its_weights_where_none_would_be_left(points, row):
+    """Rows that all have the largest tau; also after others have lost their weight."""
+    rows = torch.tensor(points, dtype=torch.float64)
+    for scale, shift in ((1.0, 0.0), (1e6, 1e-3), (1e-2, -7.0)):
+        moved, wanted = rows * scale + shift, [x * scale + shift for x in row]
+        for given_rows in (moved, moved.flip(0)):
+            left = row_of(SpectralFilter(1e-6), given_rows)[0]
+            assert left.tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("count", [*range(1, 13), 31, NETWORK, NETWORK + 1])
@@ -525,7 +580,9 @@ def test_a_round_with_too_few_rows_leaves_everything_as_it_was(transport):
     kept, server = exchange.client_stages.init(shape), exchange.server.init(shape)
     for number, count in enumerate((6, 2, 6, 2), 1):
         told, updates = [], drawn(count, 5, key=number)
-        context = replace(stacked([context_of([*range(count)], torch.float64, number)]), told=told)
+        whole = context_of([*range(count)], torch.float64, number)
+        cohort = replace(whole.cohort, sizes=whole.cohort.sizes.clamp(min=1), steps=whole.cohort.steps.clamp(min=2))
+        context = replace(stacked([replace(whole, cohort=cohort)]), told=told)
         made = exchanged(exchange, updates[None], context, alone(kept), alone(server))
         kept, before = {name: table[0] for name, table in made.memories.items()}, kept
         server, former = {name: table[0] for name, table in made.server.items()}, server

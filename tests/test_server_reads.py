@@ -28,7 +28,7 @@ from fuaudit.training.stages import Chain
 from fuaudit.workflow.prune import prune
 
 CLIENTS, GONE = 8, 5
-LEARNER = {"use": "fedrep", "rounds": 3, "cohort": CLIENTS, "steps": 1, "batch": 4, "step_size": 0.5}
+LEARNER = {"use": "fedrep", "cohort": CLIENTS, "steps": 1, "batch": 4, "step_size": 0.5}
 STAGES = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 4}, {"use": "quantise"}]
 SUMS = {"use": "secure-sum", "size": 2}
 
@@ -41,11 +41,11 @@ def dataset():
     return Dataset(inputs[:56], targets[:56], inputs[56:], targets[56:], 4)
 
 
-def made(folder, **changes):
+def made(folder, rounds=3, **changes):
     table = tiny_config(
         data={"use": "tensors", "classes": 4},
         partition={"use": "iid", "clients": CLIENTS},
-        learner=LEARNER,
+        learner=LEARNER | {"rounds": rounds},
         **{"client": STAGES, "transport": SUMS, "server": [{"use": "krum", "byzantine": 0}, {"use": "momentum"}]}
         | changes,
     )
@@ -177,6 +177,32 @@ def lineage(tmp_path_factory):
     after = walked([pruned.path, *tombstones], Reader.SERVER)
     hidden = hidden[0] + own, hidden[1] | accuracies(pruned), hidden[2] | digests_of(pruned, own)
     return hidden, auditors, {"run": before, "run and child": whole, "pruned": after}
+
+
+@pytest.fixture(scope="module")
+def emptied(tmp_path_factory):
+    """What is left where a client keeps its place and has no samples: its row is 0, and hides nobody."""
+    folder = tmp_path_factory.mktemp("emptied")
+    krum = [{"use": "krum", "byzantine": 0}]
+    run = made(folder / "run", rounds=12, server=krum)
+    owner = run.plan.retained.owner
+    request = Request.of(samples=[sample for sample in owner if owner[sample] == GONE])
+    child = unlearn(run, "fats", request, folder / "child", data=dataset())
+    assert not child.plan.retained.samples[GONE]
+    own = rows_of_clients(child)
+    return own, child, walked([child.path], Reader.SERVER)
+
+
+def test_the_server_reads_nothing_of_one_client_whose_partner_was_emptied(emptied):
+    """Krum publishes one buffer as it is: with an emptied client in it, it would be half of its partner's row."""
+    rows, child, walk = emptied
+    told = [event for line in child.ledger.of_kind("round") for event in line["told"]]
+    assert {event["client"] for event in told if event["kind"] == "sent" and not event["size"]} == {GONE}
+    assert all(event["discarded"] == 1 for event in told if event["kind"] == "summed")
+    assert walk.rows
+    assert found_rows(walk, rows) == 0
+    assert not walk.numbers & accuracies(child)
+    assert not walk.digests & digests_of(child, rows)
 
 
 @pytest.mark.parametrize("which", ["run", "run and child", "pruned"])

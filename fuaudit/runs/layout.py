@@ -208,6 +208,7 @@ _TOLD: dict[str, dict[str, Shape]] = {
     "summed": {"rows": listed(is_count), "discarded": is_count, "failed": is_flag},
     "released": {"mechanism": is_word, "parameters": are_options},
     "rejected": {"client": is_count, "why": is_word},
+    "suspected": {"clients": are_ids, "why": is_word},
     "failed": {"why": is_word},
 }
 _STAGE_EVENTS = [Fields({"kind": among(kind), "part": is_word, **form}) for kind, form in _TOLD.items()]

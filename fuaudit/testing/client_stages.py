@@ -23,7 +23,7 @@ from fuaudit.testing.trials import (
     trials,
     wide_trials,
 )
-from fuaudit.training.events import Answered, Event, Failed, Released, Summed, Told
+from fuaudit.training.events import Event, Rejected, Sent, Suspected, Told
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
 from fuaudit.training.stages import Mean
 
@@ -117,9 +117,14 @@ def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
 
 def _heard(told: Told, client: int) -> list[Event]:
     """The events of a client, and those that name nobody."""
-    return [
-        event for _, event in told if isinstance(event, Answered | Released | Summed | Failed) or event.client == client
-    ]
+    return [event for _, event in told if client in _named(event, client)]
+
+
+def _named(event: Event, nobody: int) -> tuple[int, ...]:
+    """Whom an event names; who is asked for where it names nobody."""
+    if isinstance(event, Sent | Rejected):
+        return (event.client,)
+    return event.clients if isinstance(event, Suspected) else (nobody,)
 
 
 def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:

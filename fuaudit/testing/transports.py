@@ -24,11 +24,12 @@ def check_transport(transport: Any) -> None:
     the same when repeated, inputs left alone. **What it shows is so.** What was sent of a participation follows from
     its own row. "rows": each is what was sent by the client that the cohort names, and of one whose row does not come
     nothing was sent. "sums": the cohort is counted and no more; each row is, up to rounding, the mean of what was sent
-    of two participations or more, or of none, and of all where it is sparse; nobody is in two sums. Of equal rows all
-    is sent alike, and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out,
-    and no more rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it
-    does not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the
-    same deliveries. No global generator is touched.
+    of two participations or more with samples, or of none, and of all where it is sparse; nobody is in two sums. Where
+    a row is not finite, no sum is shown that is not, and nothing of the row was sent that is not. Of equal rows all is
+    sent alike, and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out, and
+    no more rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it does
+    not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
+    deliveries. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -64,6 +65,7 @@ def _check_rounds(
             _check_sent(transport, came, others, trial, problems)
             if must_say(transport, "shows") == "sums":
                 _check_sums(came, trial, _bears(came, others), says(transport, "sparse"), problems)
+                _check_finite(transport, trial, problems)
             else:
                 _check_rows(came, trial, _bears(came, others), problems)
             if count:
@@ -138,7 +140,10 @@ def _check_sums(came: Delivery, trial: Trial, bears: Tensor, sparse: bool, probl
     problems.require(torch.equal(_places(came.cohort), counted), told)
     numbers = bears.sum(dim=0)
     problems.require(bool((numbers != 1).all()), "what it shows as a sum is the row of one participation")
-    few = (came.sent != 0).sum(dim=0) == 1
+    trained = trial.context.cohort.trained
+    told = "what it shows as a sum is of one participation with samples: others (not cohort.trained) hide nobody"
+    problems.require(bool((bears[trained].sum(dim=0) != 1).all()), told)
+    few = (came.sent[trained] != 0).sum(dim=0) == 1
     problems.require(not (sparse and bool(few.any())), "a coordinate that it shows is of one participation")
     once = bool((bears.sum(dim=1) <= 1).all())
     problems.require(once, "a participation is in two of its sums: their difference shows who is in one of them")
@@ -149,6 +154,16 @@ def _check_sums(came: Delivery, trial: Trial, bears: Tensor, sparse: bool, probl
     divided = torch.full_like(numbers, len(bears)) if sparse else numbers
     off = (came.rows * divided.unsqueeze(1) - among @ came.sent).abs()
     problems.require(bool((off <= near).all()), "a sum is not the mean of what was sent of its rows")
+
+
+def _check_finite(transport: Any, trial: Trial, problems: Problems) -> None:
+    """Of a row that is not finite nothing comes: a sum with it is discarded."""
+    for row in range(len(trial.updates)):
+        updates = trial.updates.clone()
+        updates[row] = torch.inf
+        came = transport.deliver(updates, trial.context)
+        finite = bool(came.rows.isfinite().all()) and bool(came.sent.isfinite().all())
+        problems.require(finite, "of a row that is not finite it shows a sum that is not: discard it, and send nothing")
 
 
 def _check_equal(transport: Any, trial: Trial, problems: Problems) -> None:

@@ -64,6 +64,17 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Suspected:
+    """A sum was not taken, ``why`` in a few words: one of these ``clients`` at least, ascending, sent what it broke on.
+
+    Behind sums nobody can know which one.
+    """
+
+    clients: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class Failed:
     """A round delivered rows and applied none of them; ``why`` in a few words. An exchange tells it, and no part."""
 
@@ -74,7 +85,7 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z -]{0,59}")
 LIMIT = 2**63
 """What whole numbers of events stay below."""
 
-Event = Sent | Answered | Summed | Released | Rejected | Failed
+Event = Sent | Answered | Summed | Released | Rejected | Suspected | Failed
 
 Told: TypeAlias = list[tuple[str, Event]]
 """Events, each with the part of the round that told it."""
@@ -84,16 +95,19 @@ def require_event(event: object) -> None:
     """Raises PluginError for what no part tells, or has other values than whole and finite numbers, and words."""
     if not isinstance(event, Event) or isinstance(event, Failed):
         raise PluginError(
-            f"a stage told {event!r}, which is no event", "There are Sent, Answered, Summed, Released and Rejected."
+            f"a stage told {event!r}, which is no event",
+            "There are Sent, Answered, Summed, Released, Rejected and Suspected.",
         )
     if isinstance(event, Summed) and not (isinstance(event.rows, tuple) and type(event.failed) is bool):
         raise PluginError(f"a stage told {event}: rows are a tuple of whole numbers, and failed is True or False")
+    if isinstance(event, Suspected) and not (isinstance(event.clients, tuple) and event.clients):
+        raise PluginError(f"a stage told {event}: clients are a tuple of ids, one at least")
     values = _values(event)
     if any(type(value) is int and abs(value) >= LIMIT for value in values):
         raise PluginError("a stage told a whole number of more than 64 bits")
     told = vars(event)
     counts = [told.get(name, 0) for name in ("client", "size", "discarded")]
-    counts += event.rows if isinstance(event, Summed) else ()
+    counts += _listed(event)
     if any(type(count) is not int or count < 0 for count in counts):
         raise PluginError(f"a stage told {event}: clients, sizes and numbers of rows are whole numbers from 0")
     named = [told.get(name, "none") for name in ("what", "why", "mechanism")]
@@ -104,10 +118,17 @@ def require_event(event: object) -> None:
             raise PluginError(f"a stage told {value!r}: events hold whole and finite numbers, and words")
 
 
+def _listed(event: Event) -> tuple[int, ...]:
+    """The numbers of an event that has a list of them."""
+    return event.rows if isinstance(event, Summed) else event.clients if isinstance(event, Suspected) else ()
+
+
 def _values(event: Event) -> list[object]:
     """The numbers and words of an event."""
     if isinstance(event, Summed):
         return [*event.rows, event.discarded]
+    if isinstance(event, Suspected):
+        return [*event.clients, event.why]
     return [*(event.parameters.values() if isinstance(event, Released) else vars(event).values())]
 
 

@@ -103,11 +103,11 @@ class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it. Three methods may be left out: ``require_places(places)``
-    raises UsageError where rounds of so many participations at most could deliver nothing; ``rows_left(places)`` says
-    how many rows come of so many at most, else all of them, or half of them as sums; ``secured(suite, before)`` is a
-    transport with the same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages
-    ``before``, and raises UsageError where it cannot.
+    deliveries without cryptography; audits replay with it. Three methods may be left out:
+    ``require_places(places, trained)`` raises UsageError where rounds of so many participations at most, so many of
+    them with samples, could deliver nothing; ``rows_left(places)`` says how many rows come of so many at most, else all
+    of them, or half of them as sums; ``secured(suite, before)`` is a transport with the same deliveries, whose sums a
+    suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -545,7 +545,9 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
 
 
 def delivered(exchange: Exchange, sending: Sending) -> Delivery:
-    """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected.
+    """What the transport brings. Rows of Byzantine clients that are not finite are rejected, where rows are seen.
+
+    Behind sums nobody sees them: they go into their sums, which the transport discards.
 
     Raises:
         PluginError: the transport's answer does not fit the rows, or what it ``shows``.
@@ -553,13 +555,13 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     rows, context, transport = sending.rows, sending.context, exchange.transport
     here = context.at(Place("transport"), transport)
     here = here if exchange.plain else here.apart()
-    finite = rows.isfinite().all(dim=-1) if exchange.byzantine else None
+    finite = rows.isfinite().all(dim=-1) if exchange.byzantine and transport.shows == "rows" else None
     if finite is not None:
         for client in sorted(context.cohort.clients[~finite].tolist()):
             context.bare("exchange").tell(Rejected(client, NOT_FINITE))
         rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite.clone())
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
-    if wrong := _misfit(transport, delivery, rows):
+    if wrong := _misfit(transport, delivery, rows, here.cohort) or _broken(exchange, delivery):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
     if not exchange.byzantine:
         return delivery
@@ -582,8 +584,15 @@ def _taken(transport: Any, delivery: Delivery, given: Cohort) -> Tensor:
     return torch.full_like(given.present, len(delivery.rows) > 0)
 
 
-def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str] | None:
-    """What is wrong with a delivery, and what to do."""
+def _broken(exchange: Exchange, delivery: Delivery) -> tuple[str, str] | None:
+    """What is wrong with what sums bring of Byzantine clients, and what to do."""
+    if not exchange.byzantine or (bool(delivery.rows.isfinite().all()) and bool(delivery.sent.isfinite().all())):
+        return None
+    return "shows a sum that is not finite", "Discard it, tell Suspected, and say that nothing of its rows was sent."
+
+
+def _misfit(transport: Any, delivery: Delivery, rows: Tensor, of: Cohort) -> tuple[str, str] | None:
+    """What is wrong with a delivery of rows of a cohort, and what to do."""
     cohort, came, given = delivery.cohort, delivery.rows.shape, rows.shape
     if came[-1] != given[-1] or delivery.sent.shape != given or cohort.present.shape != came[:-1]:
         made = f"rows {tuple(came)}, sent {tuple(delivery.sent.shape)} and {tuple(cohort.present.shape)} places"
@@ -593,8 +602,9 @@ def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str]
     if transport.shows == "rows":
         named = not bool((cohort.present & (cohort.clients < 0)).any())
         return None if named else ("shows rows of nobody", 'Name the clients, or add up rows and say shows = "sums".')
-    if 2 * came[-2] > given[-2]:
-        return f"shows {came[-2]} rows as sums of {given[-2]} participations", "Put two or more into each sum."
+    if came[-2] and 2 * came[-2] > (trained := int(of.trained.sum(dim=-1).min())):
+        told = f"shows {came[-2]} rows as sums of {trained} participations with samples"
+        return told, "Put two or more of these (context.cohort.trained) into each sum: others hide nobody."
     if any(bool(told.any()) for told in (cohort.clients + 1, cohort.rows + 1, cohort.sizes, cohort.steps)):
         return "names who is in its sums", "Deliver: context.cohort.counted(b)."
     return None

@@ -43,14 +43,14 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     for part in sorted(exchange.byzantine):
         stage = exchange.client_stages.stages[part]
         require_named("client", config.client[part]["use"], stage, population.clients)
-    _require_enough(exchange, law.places(population.of_laws))
+    _require_enough(exchange, law.places(population.of_laws), sum(map(bool, population.samples.values())))
 
 
-def _require_enough(exchange: Exchange, places: int) -> None:
-    """Raises UsageError where every round of so many participations at most would fail."""
+def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
+    """Raises UsageError where every round of so many participations at most, of so many with samples, would fail."""
     transport, server = exchange.transport, exchange.server
     if offers(transport, "require_places"):
-        asked(transport, "require_places", NOTHING, places)
+        asked(transport, "require_places", NOTHING, places, min(places, filled))
     rows = _rows_left(transport, places, places if transport.shows == "rows" else places // 2)
     for stage in server.stages[: server.aggregating]:
         if rows < (needed := least_rows(stage)):

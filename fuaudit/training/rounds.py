@@ -105,6 +105,14 @@ class Cohort:
     members: int
     total: int
 
+    @property
+    def trained(self) -> Tensor:
+        """Which places stand for a client that has samples and took a step, bool ``(*s, n)``.
+
+        The rows of all others tell nothing of data, so they hide nobody. Who is empty is public.
+        """
+        return (self.sizes > 0) & (self.steps > 0)
+
     def counted(self, rows: int) -> Cohort:
         """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.
 

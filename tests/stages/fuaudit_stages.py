@@ -223,11 +223,17 @@ class Sums:
     draws: ClassVar[bool] = True
 
     def deliver(self, rows, context):
-        if len(rows) < self.size:
-            return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
-        order = torch.from_numpy(context.shared.permutation("order", len(rows)))
-        means = torch.stack([rows[some].mean(dim=0) for some in order.tensor_split(len(rows) // self.size)])
-        return Delivery(means, context.cohort.counted(len(means)), rows)
+        taken = context.cohort.trained.nonzero()[:, 0]
+        means, sent = [rows[:0]], torch.zeros_like(rows)
+        if len(taken) >= self.size:
+            order = torch.from_numpy(context.shared.permutation("order", len(taken)))
+            for some in taken[order].tensor_split(len(taken) // self.size):
+                mean = rows[some].mean(dim=0, keepdim=True)
+                if bool(mean.isfinite().all()):
+                    means.append(mean)
+                    sent[some] = rows[some]
+        shown = torch.cat(means)
+        return Delivery(shown, context.cohort.counted(len(shown)), sent)
 
     def in_the_clear(self):
         return replace(self)

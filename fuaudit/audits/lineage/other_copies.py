@@ -55,7 +55,8 @@ def _telling(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[Resi
     if not told:
         return []
     erased = {client for request in later for client in request.clients}
-    also = ", also of erased clients" if any(one.get("client") in erased for events in told for one in events) else ""
+    named = {client for events in told for one in events for client in (one.get("client"), *one.get("clients", ()))}
+    also = ", also of erased clients" if named & erased else ""
     why = f"holds what stages told of {counted(len(told), 'round')}{also}"
     return [ResidualCopy(f"{ancestor.path.name}/{LEDGER}", why)]
 

@@ -28,14 +28,20 @@ class ExampleTransport:
             raise UsageError(f"size must be at least 2, not {self.size}")
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
-        """Means ``(b, c)`` of rows ``(n, c)``, of which there may be none; nothing where they are too few."""
+        """Means ``(b, c)`` of rows ``(n, c)``, of which there may be none; nothing where too few have samples."""
         import torch  # here, so that commands that train nothing start at once
 
-        if len(rows) < self.size:
-            return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
-        order = torch.from_numpy(context.shared.permutation("order", len(rows))).to(rows.device)
-        means = torch.stack([rows[some].mean(dim=0) for some in order.tensor_split(len(rows) // self.size)])
-        return Delivery(means, context.cohort.counted(len(means)), rows)
+        taken = context.cohort.trained.nonzero()[:, 0]  # rows of clients without samples would hide nobody
+        means, sent = [rows[:0]], torch.zeros_like(rows)
+        if len(taken) >= self.size:
+            order = torch.from_numpy(context.shared.permutation("order", len(taken))).to(rows.device)
+            for some in taken[order].tensor_split(len(taken) // self.size):
+                mean = rows[some].mean(dim=0, keepdim=True)
+                if bool(mean.isfinite().all()):  # else a Byzantine client is in it
+                    means.append(mean)
+                    sent[some] = rows[some]
+        shown = torch.cat(means)
+        return Delivery(shown, context.cohort.counted(len(shown)), sent)
 
     def in_the_clear(self) -> ExampleTransport:
         """Itself: there is no cryptography."""
