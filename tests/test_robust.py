@@ -574,18 +574,15 @@ ROOM = Chain((TrimmedMean(1), Momentum()))
 
 @pytest.mark.parametrize("transport", [Clear(), SecureSum(2)], ids=str)
 def test_a_round_with_too_few_rows_leaves_everything_as_it_was(transport):
-    """Rounds of six clients are applied, those of two are not: their updates stay whole in their memories.
-
-    All of them have samples, so that three sums count.
-    """
+    """Rounds of six clients are applied, those of two are not: their updates stay whole in their memories."""
     exchange = Exchange(ROOM, Chain((ErrorFeedback(), Quantise(0.5, 6))), transport)
     shape = shape_of(torch.float64)
     kept, server = exchange.client_stages.init(shape), exchange.server.init(shape)
     for number, count in enumerate((6, 2, 6, 2), 1):
         told, updates = [], drawn(count, 5, key=number)
-        context = context_of([*range(count)], torch.float64, number)
-        filled = {name: getattr(context.cohort, name).clamp(min=1) for name in ("sizes", "steps")}
-        context = replace(stacked([replace(context, cohort=replace(context.cohort, **filled))]), told=told)
+        whole = context_of([*range(count)], torch.float64, number)
+        cohort = replace(whole.cohort, sizes=whole.cohort.sizes.clamp(min=1), steps=whole.cohort.steps.clamp(min=2))
+        context = replace(stacked([replace(whole, cohort=cohort)]), told=told)
         made = exchanged(exchange, updates[None], context, alone(kept), alone(server))
         kept, before = {name: table[0] for name, table in made.memories.items()}, kept
         server, former = {name: table[0] for name, table in made.server.items()}, server

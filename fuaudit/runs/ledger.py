@@ -189,5 +189,4 @@ def other_events(ledger: Ledger, events: EventsByRound, rounds: range, everywher
 
 def _everywhere(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Events as each platform tells them: how much is not zero, and what is finite, can hang on rounding."""
-    hanging = "rejected", "suspected", "summed", "failed"
-    return [event | {"size": 0} for event in told if event["kind"] not in hanging]
+    return [event | {"size": 0} for event in told if event["kind"] not in ("rejected", "suspected", "summed", "failed")]

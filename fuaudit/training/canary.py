@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import accumulate, chain, islice, pairwise
 
@@ -31,11 +31,12 @@ from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
 from fuaudit.plans.stage_draws import PublicDraws
 from fuaudit.training.asking import asking_once, asking_twice
-from fuaudit.training.engines.protocol import single_threaded, threads_restored
+from fuaudit.training.engines.protocol import ClientProblem, Engine, single_threaded, threads_restored
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
 from fuaudit.training.measuring import CHUNK, answering, loss_of
 from fuaudit.training.setup import Setup
+from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import Chain, Mean
 
 STEPS = 2
@@ -95,7 +96,7 @@ class _Miniature:
 
 @threads_restored()
 def canary(ready: Setup) -> str:
-    """SHA-256, in hexadecimal, over local models, memories, server steps, answers and losses of a miniature.
+    """SHA-256, in hexadecimal, over updates, models, memories, server steps, answers and losses of a miniature.
 
     Depends on the config but not on its secrets or data (only on their shape, type and number of classes, and on how
     many test rows the last chunk has), and on how this machine computes. Draws nothing, reads no file. The exchange
@@ -112,10 +113,12 @@ def canary(ready: Setup) -> str:
     exchange = replace(ready.procedure.exchange, received=False)
     procedure = replace(ready.procedure, exchange=exchange, step_sizes=StepSizes(0.3))  # no power of two: rounded
     with asking_twice() as unsteady:
-        round_states = _tried(little, procedure)
+        round_states, updates = _tried(little, procedure)
     if unsteady:
         raise PluginError(f"{unsteady[0]}: it is not a function of what it is given", STEADY)
     digest = sha256(b"fuaudit canary 2")
+    for update in updates:
+        digest.update(update)
     constants = scaling_constants(little.ready.dataset, little.population, procedure.scaling)
     digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())
     for round_state in round_states:
@@ -127,29 +130,52 @@ def canary(ready: Setup) -> str:
     return digest.hexdigest()
 
 
-def _tried(little: _Miniature, procedure: Procedure) -> list[RoundState]:
-    """The rounds; where so small a federation is refused or fails, the mean stands in for server stages, or for all."""
+@dataclass(frozen=True)
+class _Heard:
+    """An engine whose updates are heard one by one: the mean of a round may round one's last bit away."""
+
+    engine: Engine
+    updates: list[bytes] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """That of the engine."""
+        return self.engine.name
+
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        """See :class:`~fuaudit.training.engines.protocol.Engine`."""
+        outcome = self.engine.advance(problem, vectors, batches, steps)
+        self.updates.append(sha256(outcome.updates.contiguous().cpu().numpy().tobytes()).digest())
+        return outcome
+
+
+def _tried(little: _Miniature, procedure: Procedure) -> tuple[list[RoundState], list[bytes]]:
+    """The rounds, and digests of the updates in them.
+
+    Where so small a federation is refused or fails, the mean stands in for server stages, or for all.
+    """
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     behind = Chain((Mean(), *exchange.server.stages[exchange.server.aggregating :]))
     for tried in (exchange, replace(exchange, server=behind), replace(exchange, server=mean)):
         with suppress(FuauditError):
-            found = list(_rounds(little, replace(procedure, exchange=tried)))
+            found, updates = _rounds(little, replace(procedure, exchange=tried))
             if not any(event["kind"] == "failed" for round_state in found for event in round_state.events):
-                return found
-    return list(_rounds(little, replace(procedure, exchange=Exchange(mean))))
+                return found, updates
+    return _rounds(little, replace(procedure, exchange=Exchange(mean)))
 
 
-def _rounds(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:
-    """What the rounds of a miniature end with."""
-    ready = little.ready
+def _rounds(little: _Miniature, procedure: Procedure) -> tuple[list[RoundState], list[bytes]]:
+    """What the rounds of a miniature end with, and digests of the updates in them."""
+    ready, engine = little.ready, _Heard(little.ready.engine)
     memory = procedure.initial_memory(len(little.population.clients), ready.device)
     start = RoundState.of_run(_initial(procedure)[0], memory, ready.device)
     problem = client_problem(procedure, ready.dataset, little.population, ready.device)
     draws = [PublicDraws()]
-    rounds = execute(procedure, problem, little.population, little.schedule, start, ready.engine, draws=draws)
-    yield from (round_state for _, round_state in islice(rounds, ASKED_TWICE))
+    rounds = execute(procedure, problem, little.population, little.schedule, start, engine, draws=draws)
+    found = [round_state for _, round_state in islice(rounds, ASKED_TWICE)]
     with asking_once():
-        yield from (round_state for _, round_state in rounds)
+        found += [round_state for _, round_state in rounds]
+    return found, engine.updates
 
 
 def _initial(procedure: Procedure) -> Tensor:
