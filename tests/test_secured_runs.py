@@ -40,6 +40,8 @@ FEDREP = FEDAVG | {
 }
 BITS = {"use": "alie", "clients": [3]}
 NOISY = FEDAVG | {"client": [NOISE, QUANTISE]}
+SHARES = FEDAVG | {"client": [{"use": "skellam-noise", "norm": 0.5, "noise": 0.5, "bits": 12}]}
+"""Whole numbers with noise, of which no rounding stage is needed."""
 INFINITE = FEDREP | {"client": [{"use": "test-infinite", "clients": [3]}, *FEDREP["client"]]}
 """Of two buffers one is discarded in each round; whole numbers could not hold its sum."""
 
@@ -48,7 +50,9 @@ def trained(path, tables=FEDAVG, suite="mask", number=1, **others):
     return train(tables, path, tiny_dataset(), secret(number), secure=suite, **others)
 
 
-@pytest.mark.parametrize("tables", [FEDAVG, FEDREP, INFINITE], ids=["fedavg", "fedrep", "a row that is not finite"])
+@pytest.mark.parametrize(
+    "tables", [FEDAVG, FEDREP, SHARES, INFINITE], ids=["fedavg", "fedrep", "shares", "a row that is not finite"]
+)
 def test_every_suite_gives_one_run(tmp_path, monkeypatch, tables):
     """Every byte but those of the ledger: neither models nor draws know of keys."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
@@ -178,6 +182,14 @@ def test_noise_that_no_account_takes_allows_no_unlearning(tmp_path, client):
     run = trained(tmp_path / "run", FEDAVG | {"client": client})
     with pytest.raises(UsageError, match="are the row of who is erased"):
         unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+
+
+def test_shares_of_noise_that_are_drawn_anew_allow_unlearning(tmp_path, quick):
+    run = trained(tmp_path / "run", SHARES)
+    child = unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+    assert suite_of(child.ledger) == "mask"
+    result = verify(load_run(child.path), quick, data=tiny_dataset(), budget=0, save=False)
+    assert {str(found.verdict) for found in result.findings} == {"PASS"}
 
 
 def test_unlearning_that_would_tell_the_erased_row_is_refused(tmp_path, quick):
