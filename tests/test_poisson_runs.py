@@ -19,6 +19,7 @@ from fuaudit.plans.availability import chance_of_cuts
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.participation import Involvement
 from fuaudit.runs.derived_files import INVOLVEMENT
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.setup import setup
 from fuaudit.verification.verify import default_spec
 from fuaudit.workflow.prune import prune
@@ -179,3 +180,38 @@ def test_another_platform_is_judged_by_the_divisor(run, tmp_path):
     found = Replay().examine(case_of(child))
     assert found.verdict == "PASS", (found.shows, found.details)
     assert "within the tolerance" in found.shows
+
+
+def emptied_late(folder):
+    """A run of noisy steps behind sums, and a request for all rows of a client none of which came up at first."""
+    learner = {"use": "dropouts", "scenario": "static", "probability": 1.0, "rounds": 6, "steps": 1, "rate": 0.1}
+    tables = tiny_config(
+        learner=learner | {"batch": 2, "largest_batch": 8, "step_size": 0.3},
+        solver={"use": "dpsgd", "norm": 1.0, "noise": 5.0},
+        transport={"use": "secure-sum", "size": 2},
+        server=[{"use": "mean"}],
+        run={"checkpoint_every": 1, "engine": "reference", "device": "cpu"},
+    )
+    for number in range(3, 60):
+        run = train(tables, folder / str(number), tiny_dataset(), secret(number))
+        came, owned = run.plan.index.samples, run.plan.retained.samples
+        first = {client: min(came[s].round if s in came else 99 for s in owned[client]) for client in owned}
+        if late := [client for client, round_number in first.items() if 3 <= round_number <= 6]:
+            return run, Request.of(samples=owned[late[0]])
+    raise AssertionError("no client came up late")
+
+
+def test_a_request_changes_no_sum_of_rounds_that_are_kept(tmp_path, quick):
+    """Steps with noise are taken on empty batches: who counts in a sum must not follow from whose rows are left."""
+    run, request = emptied_late(tmp_path)
+    child = unlearn(run, "fats", request, tmp_path / "child", data=tiny_dataset())
+    kept = child.info["first_change"][0]
+    assert kept > 2
+    sums = [
+        [[event for event in line.get("told", []) if event["kind"] == "summed"] for line in one.ledger.of_kind("round")]
+        for one in (run, child)
+    ]
+    counts = {tuple(event["rows"]) for events in sums[0] + sums[1] for event in events}
+    assert len(counts) == 1, counts
+    found = verify(load_run(child.path), quick, key=AUDIT_KEY, save=False, data=tiny_dataset()).findings
+    assert {str(finding.verdict) for finding in found} == {"PASS"}

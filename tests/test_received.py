@@ -686,3 +686,28 @@ def test_the_example_runs(tmp_path):
     assert "Rounds 1 to 8 rest on messages" in told
     found = load_run(tmp_path / "run").received
     assert {number: record.absent for number, record in found.items() if number in (3, 4)} == {3: (3,), 4: (1,)}
+
+
+def test_a_round_with_too_few_rows_for_its_rule_stays_open_until_it_is_given_up(tmp_path):
+    tables = tiny_config(
+        learner={"use": "fedrep", "cohort": 5, "rounds": 2, "steps": 1, "batch": 2, "step_size": 0.3},
+        partition={"use": "iid", "clients": 5},
+        server=[{"use": "krum", "byzantine": 1}],
+        run={"checkpoint_every": 1, "engine": "reference"},
+    )
+    with receive(tables, tmp_path / "run", DATA, SECRET) as federation:
+        asked = federation.round
+        for client in asked.clients[:2]:
+            assert federation.receive(1, client, torch.ones(len(asked.model))) is None
+        with pytest.raises(UsageError, match="too few rows came in round 1"):
+            federation.advance()
+        assert federation.round.number == 1
+        assert not (tmp_path / "run" / of_round(RECEIVED, 1)).exists()
+        for client in asked.clients[2:]:
+            assert federation.receive(1, client, torch.ones(len(asked.model))) is None
+        assert not torch.equal(federation.advance(), asked.model)
+        before = federation.round.model
+        federation.receive(2, federation.round.clients[0], torch.ones(len(before)))
+        assert torch.equal(federation.advance(allow_failed=True), before)
+        run = federation.close()
+    assert [event["why"] for event in run.ledger.of_kind("round")[1]["told"] if event["kind"] == "failed"]

@@ -107,11 +107,13 @@ class Cohort:
 
     @property
     def trained(self) -> Tensor:
-        """Which places stand for a client that has samples and took a step, bool ``(*s, n)``.
+        """Which places stand for a client that took a step, bool ``(*s, n)``: who has no samples takes none.
 
-        The rows of all others tell nothing of data, so they hide nobody. Who is empty is public.
+        The rows of all others tell nothing of data, so they hide nobody. Who is empty is public. Where steps have noise
+        everybody takes them, with samples or without: whose batch was empty must not show, and a request must not
+        change who counts in a round that is kept. A row there is noise at least.
         """
-        return (self.sizes > 0) & (self.steps > 0)
+        return self.steps > 0
 
     def counted(self, rows: int) -> Cohort:
         """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.

@@ -147,20 +147,22 @@ class Reception:
         self._open.agree(coordinates)
 
     @threads_restored()
-    def advance(self, absent: Collection[int] = ()) -> Tensor:
+    def advance(self, absent: Collection[int] = (), allow_failed: bool = False) -> Tensor:
         """Close the round: apply the server's stages to what came. Returns the model ``(d,)`` after it.
 
-        Where nothing came the model stays. Where a stage refuses what came, nothing is written, and the round stays
+        Where nothing came the model stays. Where a stage needs more than came, nothing is written, and the round stays
         open for more.
 
         Args:
             absent: behind sums the clients who did not answer; where rows are shown that is known.
+            allow_failed: close it all the same, as a round that failed: the model stays.
 
         Raises:
-            UsageError: no round is open, what is said of it does not fit, or the model is no longer finite.
+            UsageError: no round is open, what is said of it does not fit, too few rows came, or the model is no longer
+                finite.
             PluginError: a stage of the server cannot treat what came.
         """
-        self._go_on({self._done + 1: self._open.closed(absent)}, new=True)
+        self._go_on({self._done + 1: self._open.closed(absent)}, new=True, allow_failed=allow_failed)
         self._inbox = self._next()
         return self._state.of(0)[0].clone()
 
@@ -195,7 +197,7 @@ class Reception:
             exchange.agrees,
         )
 
-    def _go_on(self, received: Mapping[int, Received], new: bool = False) -> None:
+    def _go_on(self, received: Mapping[int, Received], new: bool = False, allow_failed: bool = False) -> None:
         """Execute the next round, entered at what came; simulated where nothing is said of it."""
         number, ready = self._done + 1, self._ready
         rounds = execute(
@@ -211,6 +213,11 @@ class Reception:
         )
         _, state = next(rounds)
         require_finite(state, number)
+        if new and not allow_failed and any(event["kind"] == "failed" for event in state.events):
+            raise UsageError(
+                f"too few rows came in round {number} for the rule of the server, so the round would fail",
+                "Wait for more messages, or close it with allow_failed=True: the model stays.",
+            )
         if new:
             self._writer.received(number, received[number])
         store_round(self._writer, number, state, number in self._to_store)
