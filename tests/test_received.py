@@ -711,3 +711,15 @@ def test_a_round_with_too_few_rows_for_its_rule_stays_open_until_it_is_given_up(
         assert torch.equal(federation.advance(allow_failed=True), before)
         run = federation.close()
     assert [event["why"] for event in run.ledger.of_kind("round")[1]["told"] if event["kind"] == "failed"]
+
+
+def test_a_child_that_no_messages_can_make_is_refused_before_anything_is_written(tmp_path):
+    noise = [{"use": "gaussian-noise", "norm": 0.5, "noise": 20.0}]
+    tables = tiny_config(client=noise, server=[{"use": "mean"}], budget={"epsilon": 99.0, "delta": 1e-5})
+    run = train(tables, tmp_path / "run", DATA, SECRET)
+    with (
+        pytest.raises(UsageError, match="keep to no budget"),
+        receive_child(run, "retrain", Request.of([0]), tmp_path / "child", data=DATA),
+    ):
+        pass
+    assert not (tmp_path / "child").exists()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,12 @@ from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.events import Rejected
 from fuaudit.training.execute import RoundState, execute, require_finite
 from fuaudit.training.received import Received
-from fuaudit.training.rounds import SOLVER, owner_of
 from fuaudit.training.setup import Setup, setup
 from fuaudit.workflow.append import mend_ledger
 from fuaudit.workflow.commit import Promise
 from fuaudit.workflow.inbox import Inbox
 from fuaudit.workflow.memory import require_memory
+from fuaudit.workflow.receiving import receiving
 from fuaudit.workflow.resume import require_fitting, require_next_secrets
 from fuaudit.workflow.train import complete, prepare, size_of_run, state_after, store_round
 from fuaudit.workflow.unlearn import begun_child, keep_rounds
@@ -250,7 +250,7 @@ def receive(
     with threads_restored():
         prepared = prepare(config, data, secret, stop_after, promise, beacon)
         platform = Platform.here(prepared.first.ready, 0)
-    ready, population = _receiving(prepared.first.ready), prepared.first.common.original
+    ready, population = receiving(prepared.first.ready), prepared.first.common.original
     require_memory(ready, population)
     require_space(out, size_of_run(ready, population) + size_of_records(ready, population))
     with claimed(out):
@@ -288,7 +288,7 @@ def receive_child(
             clients know what they keep.
     """
     with begun_child(parent, name, request, out, options, data, allow_inexact, received=True) as child:
-        ready, retained = _receiving(child.ready), child.plan.retained
+        ready, retained = receiving(child.ready), child.plan.retained
         require_space(Path(out), size_of_run(ready, retained) + size_of_records(ready, retained))
         with threads_restored():
             keep_rounds(child.writer, child.ready, child.parent, child.plan)
@@ -324,7 +324,7 @@ def receive_rest(
         require_fitting(unfinished, stored)
         plain = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, plain.dataset)
-        ready = _receiving(plain)
+        ready = receiving(plain)
         with threads_restored():
             if unfinished.is_child:
                 above = parent_of(unfinished, parent)
@@ -336,21 +336,3 @@ def receive_rest(
                 writer.record_platform(Platform.here(plain, max(stored, default=0)))
             reception = Reception(writer, ready, unfinished.plan, info["rounds_executed"])
         yield reception
-
-
-def _receiving(ready: Setup) -> Setup:
-    """A setup whose rounds come in messages; UsageError for a config of which a record cannot hold all that is sent."""
-    procedure = replace(ready.procedure, exchange=replace(ready.procedure.exchange, received=True))
-    if ready.config.budget is not None:
-        raise UsageError(
-            "rounds that come in messages keep to no budget: nothing here shows what clients let out",
-            "Leave [budget] out; what clients do for their privacy they have to account for themselves.",
-        )
-    memory = procedure.initial_memory(1, ready.device)
-    if kept := sorted(name for name in memory if owner_of(name) == SOLVER):
-        raise UsageError(
-            f"the solver {ready.config.solver['use']!r} has the server keep {kept[0].removeprefix(SOLVER)!r}, made of "
-            "what clients send beside their update",
-            "A record has room for updates alone: take another solver.",
-        )
-    return replace(ready, procedure=procedure)

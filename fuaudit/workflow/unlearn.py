@@ -33,6 +33,7 @@ from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
+from fuaudit.workflow.receiving import receiving
 from fuaudit.workflow.secured import require_fresh_noise, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
@@ -136,6 +137,8 @@ def begun_child(
         )
     ready = setup(run.config, data, run.rows).turned(run.owner)
     require_committed(run, ready.dataset)
+    if received:
+        receiving(ready)
     require_memory(ready, change.plan.retained)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {
