@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -45,3 +47,11 @@ class Target:
         require_delta(self.delta)
         if self.differ < 1:
             raise UsageError(f"differ must be at least 1, not {self.differ}")
+
+
+def most_within(keeps: Callable[[int], bool], below: int) -> int:
+    """The most rounds, fewer than ``below``, that keep to a target, by halving; 0 for none.
+
+    ``keeps``: whether so many do; then all fewer do.
+    """
+    return bisect_left(range(1, below), True, key=lambda rounds: not keeps(rounds))

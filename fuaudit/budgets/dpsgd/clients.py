@@ -16,7 +16,7 @@ from fuaudit.budgets.dpsgd.laws import FIXED, BatchLaw
 from fuaudit.budgets.dpsgd.steps import STEPS, Steps
 from fuaudit.budgets.losses import joining
 from fuaudit.budgets.statement import Statement
-from fuaudit.budgets.target import Target
+from fuaudit.budgets.target import Target, most_within
 from fuaudit.errors import UsageError
 
 SEES = "sees a client's model after every step, and knows all settings and all other rows; it does not see the noise"
@@ -138,12 +138,7 @@ def any_of(chance: float, count: int) -> float:
 
 def rounds_within(one: NoisySteps, target: Target, below: int) -> int:
     """The most participations, fewer than ``below``, that keep to a target; 0 for none."""
-    least, most = 0, below
-    while most - least > 1:
-        middle = (least + most) // 2
-        fits = account_for(one, middle, target.delta, COARSE).total <= target.epsilon
-        least, most = (middle, most) if fits else (least, middle)
-    return least
+    return most_within(lambda rounds: account_for(one, rounds, target.delta, COARSE).total <= target.epsilon, below)
 
 
 COARSE = 2**16

@@ -8,7 +8,7 @@ from fractions import Fraction
 from fuaudit.budgets.skellam.account import NO_DELTA, ROUNDS, account
 from fuaudit.budgets.skellam.law import Fitting, Skellam, fitting
 from fuaudit.budgets.statement import epsilon_in_words
-from fuaudit.budgets.target import Target
+from fuaudit.budgets.target import Target, most_within
 from fuaudit.errors import UsageError
 from fuaudit.text import counted, in_full
 
@@ -18,12 +18,7 @@ THOUSANDTHS = 10**7
 
 def rounds_within(one: Skellam, target: Target, below: int = ROUNDS + 1, shares: int = 1) -> int:
     """The most rounds, fewer than ``below``, that keep to a target; 0 for none."""
-    least, most = 0, below
-    while most - least > 1:
-        middle = (least + most) // 2
-        fits = account(one, middle, target.delta, shares).total <= target.epsilon
-        least, most = (middle, most) if fits else (least, middle)
-    return least
+    return most_within(lambda rounds: account(one, rounds, target.delta, shares).total <= target.epsilon, below)
 
 
 def rounds_for(one: Skellam, target: Target) -> int:
