@@ -50,8 +50,8 @@ Before, max-pooling was the library's, one thread computed, and each client's ro
 own. Now it is done by slices, all cores share the chunks, and rows of all clients are answered together \
 ([the rule](../run-format.md#metricsjson)). The model `cnn` has 21,840 parameters, `linear` 650.
 
-The ratio by the clock is that in processor time, times what a second core is worth just then; other programs used \
-both cores meanwhile. Figures were equal in every turn, own accuracies among them, which had other chunks before.
+The ratio by the clock is that in processor time, times what a second core is worth just then. \
+Figures were equal in every turn, own accuracies among them, which had other chunks before.
 """
 
 
