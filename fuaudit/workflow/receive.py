@@ -21,7 +21,7 @@ from torch import Tensor
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.formats.files import TEMPORARY, claimed, storage
+from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import parent_of
@@ -39,7 +39,7 @@ from fuaudit.workflow.commit import Promise
 from fuaudit.workflow.inbox import Inbox
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.receiving import receiving
-from fuaudit.workflow.resume import require_fitting, require_next_secrets
+from fuaudit.workflow.resume import remove_torn, require_fitting, require_next_secrets
 from fuaudit.workflow.train import complete, prepare, size_of_run, state_after, store_round
 from fuaudit.workflow.unlearn import begun_child, keep_rounds
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
@@ -311,9 +311,7 @@ def receive_rest(
     folder = Path(path)
     require_begun(folder)
     with claimed(folder):
-        with storage(folder):
-            for torn in folder.rglob(f"*{TEMPORARY}"):
-                torn.unlink()
+        remove_torn(folder)
         info, config = read_info(folder), read_config_of(folder)
         if not info.get("received"):
             raise UsageError(f"the rounds of {folder} do not come in messages", "Go on with: fuaudit resume FOLDER.")

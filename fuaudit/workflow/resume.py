@@ -48,9 +48,7 @@ def resume(
     folder = Path(path)
     require_begun(folder)
     with claimed(folder):
-        with storage(folder):
-            for torn in folder.rglob(f"*{TEMPORARY}"):
-                torn.unlink()
+        remove_torn(folder)
         info, config = read_info(folder), read_config_of(folder)
         if info.get("received"):
             raise UsageError(
@@ -77,6 +75,13 @@ def resume(
             return carry_out(writer, ready, above, unfinished.plan, progress)
         writer.record_platform(Platform.here(ready, done))
         return finish(writer, secured(ready, suite_of(ledger)), unfinished.plan, info["rounds_executed"], progress)
+
+
+def remove_torn(folder: Path) -> None:
+    """Remove what a kill left of files that were being written; StorageError where the file system refuses."""
+    with storage(folder):
+        for torn in folder.rglob(f"*{TEMPORARY}"):
+            torn.unlink()
 
 
 def _require_where_begun(run: Run, data: Path | str | Dataset | None, done: int) -> None:
