@@ -28,6 +28,7 @@ from fuaudit.budgets.shares import SHARED, SIMULATION, SUMS_ALONE, Shares
 from fuaudit.budgets.skellam.account import account
 from fuaudit.budgets.skellam.faces import statements
 from fuaudit.budgets.skellam.law import CHANCE, Skellam, fitting
+from fuaudit.budgets.skellam.plot import curves
 from fuaudit.budgets.skellam.targets import noise_for, rounds_for, rounds_within
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.draws import Keyed
@@ -388,6 +389,15 @@ def test_behind_error_feedback_the_noise_on_sums_cancels_and_statements_say_so()
     total, _, row = statements(fit, Shares(5, 5), 24, 1e-5, secrets_beside=False)
     assert "no error-feedback stands in front of the noise" in total.statement().trust_model
     assert "error-feedback" not in row.statement().trust_model
+
+
+@pytest.mark.parametrize(("rounds", "clients", "delta"), [(10, 32, 1e-5), (1000, 10**6, 1e-11), (100, 1000, 1e-16)])
+def test_each_curve_ends_at_its_account_also_where_shares_can_be_missing(rounds, clients, delta):
+    fit = fitting(1.66, 18, 1000, Fraction(60))
+    told = statements(fit, Shares(clients, clients // 2), rounds, delta, secrets_beside=False)
+    assert [values[-1] for values, _ in curves(told).lines] == [one.total for one in told]
+    for one in told:
+        assert (1 + math.exp(one.total)) * one.stray < delta
 
 
 def test_targets_are_kept_by_their_answers():

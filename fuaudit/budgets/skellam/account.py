@@ -33,6 +33,7 @@ class SkellamAccount:
         shares: how many shares of the noise on what is seen are not known, at least.
         epsilon: a bound; infinite where there is none.
         missing: the chance that a share was missing, so that what is seen is another sum, at most.
+        stray: the chance of anything that is not of the law, as it was counted: what it adds is in delta.
         seen: what is seen, in words.
         trust: who is trusted with what.
     """
@@ -43,13 +44,9 @@ class SkellamAccount:
     shares: int
     epsilon: float
     missing: float
+    stray: float
     seen: str
     trust: str
-
-    @property
-    def stray(self) -> float:
-        """The chance that anything else than by the law is seen, at most: what that adds is in delta."""
-        return _stray(self.mechanism, self.rounds, self.shares, self.missing)
 
     @property
     def total(self) -> float:
@@ -110,8 +107,9 @@ def account(
     require_delta(delta)
     if not 1 <= rounds <= ROUNDS or shares < 1:
         raise UsageError(f"rounds are 1 to {ROUNDS:,} and shares at least 1, not {rounds:,} and {shares:,}")
-    epsilon = _epsilon(one, rounds, delta, shares, _stray(one, rounds, shares, missing))
-    return SkellamAccount(one, rounds, delta, shares, epsilon, missing, seen, trust)
+    stray = _stray(one, rounds, shares, missing)
+    epsilon = _epsilon(one, rounds, delta, shares, stray)
+    return SkellamAccount(one, rounds, delta, shares, epsilon, missing, stray, seen, trust)
 
 
 def _stray(one: Skellam, rounds: int, shares: int, missing: float) -> float:

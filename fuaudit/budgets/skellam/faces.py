@@ -24,7 +24,7 @@ def statements(
     seen = faces(1.0, shares)
     sums = (account(one, rounds, delta, face.unknown, missing) for face in seen[:2])
     # a sum is made of rows, so it tells no more than all of them
-    best = [*(found if found.total < row.total else row for found in sums), row]
+    best = [*(found if found.total < row.total else replace(row, missing=missing) for found in sums), row]
     return tuple(
         replace(found, shares=face.unknown, seen=face.seen, trust=face.trust(secrets_beside))
         for found, face in zip(best, seen, strict=True)
