@@ -99,7 +99,7 @@ def statement_for(found: Account) -> Statement:
 
 
 def rounds_within(mechanism: Mechanism, target: Target, below: int) -> int:
-    """The most participations that keep to a target; UsageError where one is too many, or delta does not do.
+    """The most participations that keep to a target; 0, or UsageError, where one is too many or delta does not do.
 
     ``below`` is a number that does not keep to it.
     """

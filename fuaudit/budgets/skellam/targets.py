@@ -16,9 +16,9 @@ THOUSANDTHS = 10**7
 """Up to which noise is searched for; no field holds as much."""
 
 
-def rounds_within(one: Skellam, target: Target, below: int = ROUNDS + 1, shares: int = 1) -> int:
+def rounds_within(one: Skellam, target: Target, below: int = ROUNDS + 1) -> int:
     """The most rounds, fewer than ``below``, that keep to a target; 0 for none."""
-    return most_within(lambda rounds: account(one, rounds, target.delta, shares).total <= target.epsilon, below)
+    return most_within(lambda rounds: account(one, rounds, target.delta).total <= target.epsilon, below)
 
 
 def rounds_for(one: Skellam, target: Target) -> int:
