@@ -186,6 +186,9 @@ def test_what_fits_does_so_with_the_chance_that_is_promised_and_the_next_finer_s
         finer = Skellam.rounded(2 * Fraction(0.7) / Fraction(fit.step), dim, noise)
         assert finer.beyond(fit.largest) > CHANCE
         assert fit.law.variance < 2**28
+    for bits in (0, 1, 19, 64):
+        with pytest.raises(UsageError, match="numbers have 2 to 18 bits"):
+            fitting(1.0, bits, 4, Fraction(1, 2))
     with pytest.raises(UsageError, match="8 bits hold no rows of 21,840 numbers"):
         fitting(1.0, 8, 21_840, Fraction(1))
 

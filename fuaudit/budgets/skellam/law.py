@@ -115,13 +115,17 @@ def fitting(norm: float, bits: int, dim: int, noise: Fraction) -> Fitting:
 
     Args:
         norm: the longest row before rounding, above 0.
-        bits: of a number, one of which is the sign; at most :data:`BITS`.
+        bits: of a number, one of which is the sign; 2 to 18.
+        dim: numbers of a row.
+        noise: the deviation of a share, a multiple of the root of ``law.squares``; its variance is ``law.variance``.
 
     Raises:
-        UsageError: no norm within 1e-30 and 1e30, or not even one of a step fits.
+        UsageError: no norm within 1e-30 and 1e30, no such bits, or not even a norm of one step fits.
     """
     if not 1 / LARGEST_NORM <= norm <= LARGEST_NORM:
         raise UsageError(f"a norm is from {1 / LARGEST_NORM:g} to {LARGEST_NORM:g}, not {norm}")
+    if not 2 <= bits <= BITS:
+        raise UsageError(f"numbers have 2 to {BITS} bits, not {bits}")
     largest, found = (1 << bits - 1) - 1, None
     for exponent in count(frexp(norm)[1] - 1, -1):
         step = ldexp(1.0, exponent)
