@@ -47,8 +47,8 @@ def weighed(rows: Tensor, away: Tensor, least: float) -> Tensor:
 class CoordinateMedian(Stateless):
     """The median of each coordinate; of two middle values the mean.
 
-    Guarantee: kappa = (n - 1) / (n + 1 - 2f) for odd n, (n - 2) / (n + 2 - 2f) for even n. It stays near 1 where f is
-    0, so c grows like 1 / delta.
+    Guarantee: kappa = (n - 1) / (n + 1 - 2f) for odd n, (n - 2) / (n + 2 - 2f) for even n: that of the trimmed mean
+    which leaves one value or two. It stays near 1 where f is 0, so c grows like 1 / delta.
 
     It publishes single coordinates of single rows as they are, where n is odd; where n is 1, a row.
     """
@@ -68,9 +68,8 @@ class TrimmedMean(Stateless):
 
     A fraction is taken as the decimal it is written as, of the rows that came, and rounded down.
 
-    Guarantee: kappa = (2b - f) / (n - 2b) where b >= f values are trimmed a side. With b = f that is f / (n - 2f), the
-    least that any rule can have, and c = 1 / (2 (1 - 2 delta)); whatever f <= b is, c = 1 / (1 - 2 delta) at
-    delta = b / n.
+    Guarantee: kappa = b / (n - f - b) where b >= f values are trimmed a side, and no less. With b = f that is
+    f / (n - 2f), the least that any rule can have. Whatever f <= b is, c = 1 / (2 (1 - 2 delta)) at delta = b / n.
 
     It publishes single coordinates of single rows as they are, where one value is left.
 

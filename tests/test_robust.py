@@ -333,6 +333,10 @@ def kappa_of_median(n, f):
     return (n - 1) / (n + 1 - 2 * f) if n % 2 else (n - 2) / (n + 2 - 2 * f)
 
 
+def kappa_of_trimming(n, f, b):
+    return b / (n - f - b)
+
+
 def kappa_of_krum(n, f):
     return (sqrt(2 * (n - f)) + sqrt(f + 1)) ** 2 / (n - 2 * f - 1)
 
@@ -343,7 +347,7 @@ def kappa_of_steps(n, f):
 
 KAPPA = {
     CoordinateMedian: kappa_of_median,
-    TrimmedMean: lambda n, f: f / (n - 2 * f),
+    TrimmedMean: lambda n, f: kappa_of_trimming(n, f, f),
     GeometricMedian: kappa_of_steps,
     Krum: kappa_of_krum,
     MultiKrum: kappa_of_krum,
@@ -395,6 +399,32 @@ def test_the_trimmed_mean_has_the_least_constant_of_all_rules(n, f):
     for rule in (TrimmedMean(f), CoordinateMedian(), GeometricMedian()):
         assert float(rule.aggregate(rows)) == 0  # as it must be, or c would be infinite for the other input
         assert observed_constant(rule.aggregate(rows), honest, n) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("n", "f", "b"), [(5, 0, 1), (9, 1, 4), (9, 1, 2), (16, 0, 7), (16, 3, 5), (16, 7, 7)])
+def test_the_bound_of_the_trimmed_mean_is_met_and_no_small_input_is_beyond_it(n, f, b):
+    """b honest rows are at 0, the bad ones stand with the others; then all rows of zeros and ones."""
+
+    def ratio(honest, bad):
+        row = TrimmedMean(b).aggregate(torch.cat([bad, honest]))
+        away = squares(honest, honest.mean(0, keepdim=True)).mean()
+        return float(squares(row, honest.mean(0, keepdim=True)) / away)
+
+    zeros, ones = torch.zeros(n, 1).double(), torch.ones(n, 1).double()
+    met = ratio(torch.cat([zeros[:b], ones[: n - f - b]]), ones[:f])
+    assert met == pytest.approx(kappa_of_trimming(n, f, b))
+    for low in range(1, n - f):
+        for bad in range(f + 1):
+            honest = torch.cat([zeros[:low], ones[: n - f - low]])
+            assert ratio(honest, torch.cat([zeros[:bad], ones[: f - bad]])) <= met * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 8, 9])
+def test_the_median_is_the_trimmed_mean_that_leaves_one_value_or_two(n):
+    rows, b = drawn(n), (n - 1) // 2
+    assert torch.equal(CoordinateMedian().aggregate(rows), TrimmedMean(b).aggregate(rows))
+    for f in range(b + 1):
+        assert kappa_of_median(n, f) == pytest.approx(kappa_of_trimming(n, f, b))
 
 
 @pytest.mark.parametrize(("n", "f"), [(5, 0), (7, 2), (8, 1), (12, 4)])
