@@ -18,9 +18,23 @@ if TYPE_CHECKING:
 
 
 def factors(rows: Tensor, centre: Tensor, radius: float) -> Tensor:
-    """What the differences of rows ``(*s, n, d)`` from a centre are multiplied by: ``(*s, n)``, at most 1."""
+    """What the differences of rows ``(*s, n, d)`` from a centre are multiplied by: float64 ``(*s, n)``, at most 1."""
     away: Tensor = lengths(rows, centre)
-    return (radius / away).masked_fill(away <= radius, 1.0).to(rows.dtype)
+    return (radius / away).masked_fill(away <= radius, 1.0)
+
+
+def in_their_type(rows: Tensor, by: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows ``(*s, n, d)`` and factors ``(*s, n)`` of their type, of the same products.
+
+    A factor of a huge row can be too small for the type and lose its digits. Such a row comes multiplied, and has 1.
+    """
+    import torch
+
+    lost = by < torch.finfo(rows.dtype).tiny
+    if bool(lost.any()):
+        rows = rows.clone()
+        rows[lost] = (rows[lost].to(torch.float64) * by[lost].unsqueeze(-1)).to(rows.dtype)
+    return rows, by.masked_fill(lost, 1.0).to(rows.dtype)
 
 
 @dataclass(frozen=True)
@@ -63,14 +77,15 @@ class CenteredClipping:
         if context.coordinates is not None:
             centre = centre[:, context.coordinates]
         for _ in range(self.steps):
-            centre = centre + weighted_sum(rows - centre, factors(rows, centre, self.radius) / len(rows))
+            apart, by = in_their_type(rows - centre, factors(rows, centre, self.radius))
+            centre = centre + weighted_sum(apart, by / len(rows))
         row = marked(centre, rows)
         return row, {"centre": context.on_all(row)}
 
 
 @dataclass(frozen=True)
 class NormClipping(Stateless):
-    """Scales every row to a norm of at most a bound.
+    """Scales every row to a norm of at most a bound, up to the last bits of its type.
 
     Guarantee: one row moves the mean behind it by at most 2 norm / n. It is not (delta, c)-robust: f rows move the mean
     by up to 2 delta norm however near the others are to each other, and honest rows that are longer are moved too.
@@ -90,4 +105,5 @@ class NormClipping(Stateless):
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.stages.Stage`."""
         origin = updates.new_zeros(updates.shape[-1]).expand(updates[..., :1, :].shape)
-        return updates * factors(updates, origin, self.norm).unsqueeze(-1), state
+        rows, by = in_their_type(updates, factors(updates, origin, self.norm))
+        return rows * by.unsqueeze(-1), state

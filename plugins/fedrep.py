@@ -17,9 +17,12 @@ What differs from print, and why:
 - The rule is the geometric median, of those in print the one without an option that depends on scales. It is the one
   of this project, see docs/robust.md; print takes five of Weiszfeld's steps.
 
-Guarantee: Theorems 3 and 4 bound mean squared gradients under assumptions that no run shows. For unlearning: everybody
-takes part in round 1, so erasing a client starts there anew. Rounds before the first batch with an erased sample are
-kept, with memories as they were then.
+Guarantee: Theorems 3 and 4 bound mean squared gradients under assumptions that no run shows. For local momentum the
+bound says nothing: its error has the term 2 A_1 D, Proposition 3 makes A_1 at least D, and Assumption 5 has every
+squared gradient within D^2, of any algorithm and also of one that never moves (docs/fedrep.md).
+
+For unlearning: everybody takes part in round 1, so erasing a client starts there anew. Rounds before the first batch
+with an erased sample are kept, with memories as they were then.
 """
 
 from __future__ import annotations
@@ -104,7 +107,10 @@ class FedRep:
     step_size: float
     decay: float = 1.0
     cite: ClassVar[str] = "Yang, Wang and Li, FedREP, 2023"
-    guarantee: ClassVar[str] = "converges under the assumptions of Theorem 4, which no run shows"
+    guarantee: ClassVar[str] = (
+        "under assumptions that no run shows, the mean squared gradient is bounded up to an error that does not vanish "
+        "(Theorem 4); with local momentum the printed error is above the bound that is assumed of every gradient"
+    )
     solver: ClassVar[dict[str, Any]] = {"use": "local-momentum"}
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "geometric-median", "steps": 5},)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from fuaudit.plugins import RoundContext, UsageError
@@ -162,11 +162,13 @@ def observed_constant(row: Tensor, honest: Tensor, rows: int) -> float:
     squared distance of two honest ones, which is theirs in an order by lot. The largest over many inputs bounds best.
 
     Raises:
-        UsageError: all are honest, so that delta is 0, or all honest rows are equal.
+        UsageError: all are honest, so that delta is 0, or all honest rows are equal, or their squares overflow.
     """
     good = len(honest)
     apart = sum(float(squares(honest, one.unsqueeze(0)).sum()) for one in honest)
     if good >= rows or not apart:
         raise UsageError("c is observed where some rows are not honest, and honest ones differ")
     error = float(squares(row, honest.sum(dim=0, keepdim=True) / good))
+    if not (isfinite(apart) and isfinite(error)):
+        raise UsageError("c is not observed of numbers whose squares overflow", "Divide all rows by one number.")
     return error / (1 - good / rows) / (apart / (good * (good - 1)))

@@ -6,7 +6,8 @@ with probability alpha / (N - 1). Client i sends coordinate l where b_ij(l) = 1 
 
     p = 1 - (1 - alpha / (N - 1))^(N - 1) <= alpha,   sent_i(l) = x_i(l) / p,   w <- w - the mean of sent
 
-over all N. So nobody sends a coordinate alone, and the mean is unbiased over the lot. There is no error feedback.
+over all N. So nobody sends a coordinate alone, and the mean is unbiased over the lot. Error feedback is refused in
+front of it: what is left of x is (1 - 1 / p) x, which grows from round to round.
 
 What differs from print, and why:
 
@@ -52,7 +53,8 @@ class SparseSum:
     """A transport: one mean of all, in which each client sends the coordinates that it drew with another one.
 
     Attributes:
-        alpha: about which share of the coordinates a client sends, above 0, at most 1; at most six decimals.
+        alpha: about which share of the coordinates a client sends, above 0, at most 1; at most six decimals. The share
+            itself is p: of 32 clients .0488 at .05, and .182 at .2.
     """
 
     alpha: float

@@ -164,6 +164,27 @@ def test_theorem_1_and_both_propositions_by_exact_expectations():
                 assert kept[client] >= share * float(sum(x * x for x in rows[client])) * (1 - 1e-12)
 
 
+def test_theorem_1_as_printed_is_false_where_coordinates_follow_from_values():
+    """Two clients, each (1, 0) or (0, 2), apart from each other, send their largest coordinate."""
+    values = [((1, 0), HALF), ((0, 2), HALF)]
+    pairs = [(a, b, p * q) for (a, p), (b, q) in product(values, values)]
+
+    def mean(told):
+        return sum(weight * told(a, b) for a, b, weight in pairs)
+
+    def sends(row, column):
+        return column in top(torch.tensor(row), 1).tolist()
+
+    left = mean(lambda a, b: sum((a[j] * sends(a, j) - b[j] * sends(b, j)) ** 2 for j in range(2)))
+    right = Fraction(0)
+    for j in range(2):
+        both = mean(lambda a, b, j=j: sends(a, j) and sends(b, j))
+        right += mean(lambda a, b, j=j: (a[j] - b[j]) ** 2) * both
+        right += mean(lambda a, b, j=j: a[j] ** 2) * mean(lambda a, b, j=j: sends(a, j) and not sends(b, j))
+        right += mean(lambda a, b, j=j: b[j] ** 2) * mean(lambda a, b, j=j: sends(b, j) and not sends(a, j))
+    assert (left, right) == (Fraction(5, 2), Fraction(15, 8))
+
+
 # the agreement
 
 
@@ -1099,6 +1120,15 @@ def test_a_sparse_sum_is_unbiased():
         total += came[0] if len(came) else 0
     p = float(SparseSum(0.6).of_a_client(4))
     assert torch.allclose(total / count, rows[0], atol=5 * 3 * ((1 - p) / p / count) ** 0.5)
+
+
+def test_a_memory_in_front_of_a_sparse_sum_is_refused(tmp_path):
+    """What is sent is x / p, so what is left of x grows from round to round. A correction by the answer does not."""
+    sparse = {"transport": {"use": "sparse-sum", "alpha": 0.3}, "server": [{"use": "mean"}]}
+    with pytest.raises(UsageError, match="grows without bound"):
+        trained(tmp_path / "run", **sparse, client=[{"use": "error-feedback"}])
+    assert not (tmp_path / "run").exists()
+    trained(tmp_path / "mimic", **sparse, client=[{"use": "mimic-client"}])
 
 
 def test_a_federation_of_sparse_sums_forgets(tmp_path, quick):

@@ -681,3 +681,21 @@ def test_rules_that_say_how_many_rows_they_need_keep_their_contract():
 def test_what_cannot_be_is_refused(make, words):
     with pytest.raises(UsageError, match=words):
         make()
+
+
+@pytest.mark.parametrize("norm", [1.0, 1e-3, 1e-5, 7e-7, 1e-7])
+def test_a_huge_row_is_clipped_to_its_norm_and_keeps_its_direction(norm):
+    """Its factor is below the least number of its type that has all digits."""
+    rows = torch.tensor([[3.3e38, -2.2e38, 1.1e38], [1.0, 2.0, -2.0]])
+    clipped = NormClipping(norm).apply(rows, context_of([2], torch.float32), {})[0]
+    assert clipped.double().norm(dim=1).tolist() == pytest.approx([norm, min(norm, 3.0)], rel=1e-6)
+    assert torch.allclose(clipped[0] / clipped[0, 0], torch.tensor([1.0, -2 / 3, 1 / 3]), rtol=1e-5)
+    moved = row_of(CenteredClipping(norm), rows, {"centre": torch.zeros(1, 3)})
+    pulls = [row.double() / row.double().norm() * min(norm, row.double().norm()) / 2 for row in rows]
+    assert torch.allclose(moved[0].double(), sum(pulls), rtol=1e-5)
+
+
+def test_the_constant_is_not_observed_where_squares_overflow():
+    honest = torch.tensor([[1e160], [2e160]], dtype=torch.float64)
+    with pytest.raises(UsageError, match="overflow"):
+        observed_constant(honest[:1], honest, 3)

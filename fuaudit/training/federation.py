@@ -39,6 +39,7 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     require_room(law, population)
     require_feasible(law, population)
     _require_one_row_each(exchange, solver, law)
+    _require_whole_rows(exchange)
     require_adversaries(config.adversary, population.clients)
     for part in sorted(exchange.byzantine):
         stage = exchange.client_stages.stages[part]
@@ -73,6 +74,21 @@ def per_client_state(solver: Any, exchange: Exchange) -> frozenset[str]:
     chains = {CLIENT: exchange.client_stages, SERVER: exchange.server}
     parts: dict[str, Any] = {prefix_of(solver): solver, **chains}
     return frozenset(prefix + name for prefix, part in parts.items() for name in part.per_client_state)
+
+
+def _require_whole_rows(exchange: Exchange) -> None:
+    """Raises UsageError where a client remembers what was not sent, and more than its row is sent of a coordinate.
+
+    A sparse transport sends x / p with probability p. What is left of x, (1 - 1 / p) x, grows from round to round.
+    """
+    stages = exchange.client_stages.stages
+    remembering = [stage for stage in stages if offers(stage, "settle") and not says(stage, "answered")]
+    if remembering and says(exchange.transport, "sparse"):
+        raise UsageError(
+            f"the {called(remembering[0])} remembers what was not sent, and the {called(exchange.transport)} sends "
+            "more than that of a coordinate, so the memory grows without bound",
+            "Leave the stage out: what is sent is right on average without it. Or take another transport.",
+        )
 
 
 def _require_one_row_each(exchange: Exchange, solver: Any, law: Law) -> None:
