@@ -116,7 +116,9 @@ class SecureSum:
 
         That a complete one needs two clients with samples is not counted.
         """
-        return [(size, max(2, size) if self.smallest == "complete" else self.smallest) for size in sizes(places, self.size)]
+        return [
+            (size, max(2, size) if self.smallest == "complete" else self.smallest) for size in sizes(places, self.size)
+        ]
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""

@@ -9,12 +9,11 @@ import pytest
 from fuaudit_plugins.secure_sum import SecureSum, sizes
 from hypothesis import given
 from hypothesis import strategies as st
-from secure_parties import Parties, rows_of
+from secure_parties import opening_of, rows_of
 
-from fuaudit.secure import masked, shamir
+from fuaudit.secure import masked
+from fuaudit.secure.attacks.buffers import both_secrets
 from fuaudit.secure.exposure import Buffer, exposed, fewest, meeting, partners_needed, within
-from fuaudit.secure.masked import own_mask
-from fuaudit.secure.pairs import PairKey, pair_masks
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Suite
 
@@ -158,45 +157,14 @@ def test_suites_open_from_as_many_rows_as_is_said(suite, size):
             Suite(suite, most=8).opened(rows, 12, absent=gone | {size - 1: step}, smallest=smallest)
 
 
-def both_secrets(size, colluders, smallest=3):
-    """Client 0's row, where a server shows some clients of ``mask`` that it came, and others that it did not."""
-    some = Parties("mask", rows_of(size, 5), most=8, smallest=smallest)
-    announced, _, sent = some.sent()
-    few, everybody = masked.threshold(some.terms), list(range(size))
-    honest = [one for one in range(size) if one not in range(1, colluders + 1)]
-    theirs = range(1, colluders + 1)
-    told = {"seed": {}, "key": {}}
-    for holder in theirs:  # a colluder tells all that it holds
-        share = some.clients[holder]._vault.get("shares", dict)[0]
-        told["seed"][holder], told["key"][holder] = share
-    split = max(0, few - colluders)
-    for number, holder in enumerate(honest):
-        what = "seed" if number < split else "key"
-        came = everybody if what == "seed" else everybody[1:]
-        if holder == 0 and what == "key":
-            continue
-        body = some.clients[holder].unmask(came).body
-        told[what][holder] = body[32 : 32 + shamir.SHARE_BYTES]
-    if min(map(len, told.values())) < few:
-        return None, some.rows[0]
-    seed, key = (shamir.reconstructed(dict(list(parts.items())[:few])) for parts in told.values())
-    agreed = sent[0].body[:32]
-    row = np.frombuffer(sent[0].body[32:], dtype="<u4").astype(np.int64)
-    peers = {message.sender: message.body[32:] for message in announced if message.sender}
-    masks = pair_masks(PairKey(key), 0, peers, agreed, lambda one: masked.words_of(one, len(row)))
-    found = (row - masks - own_mask(seed, agreed, len(row))) & masked.RING
-    return found[:5] - some.terms.largest, some.rows[0]
-
-
 @pytest.mark.parametrize("size", [4, 5, 6, 7, 8])
 def test_behind_masks_as_many_partners_have_both_secrets_as_is_said(size):
     """One less has not. So the second way is there, and is no shorter than it is said to be."""
     needed = partners_needed("mask", Buffer(size, 3))
-    found, row = both_secrets(size, needed)
-    split = 2 * fewest("mask", Buffer(size, 2)) - size
+    some, split = opening_of(size, 5, smallest=3), 2 * fewest("mask", Buffer(size, 2)) - size
     if split == needed:
-        assert np.array_equal(found, row)
-    assert both_secrets(size, split - 1)[0] is None
+        assert np.array_equal(both_secrets(some, needed), some.row)
+    assert both_secrets(some, split - 1) is None
 
 
 def test_the_transport_says_its_buffers():

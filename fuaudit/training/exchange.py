@@ -107,9 +107,10 @@ class Transport(Protocol):
     participations a round has at most, and how many of them can be of clients with samples:
     ``require_places(places, trained)`` raises UsageError where such rounds could deliver nothing;
     ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
-    as sums. ``buffers(places)`` is of a transport that puts so many participations into buffers by a uniform lot, each
-    into one: of each buffer how many are in it, and from how many rows on it opens. ``secured(suite, before)`` is a transport with the same deliveries, whose sums a suite of
-    :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot.
+    as sums. ``buffers(places)`` is of a transport that puts so many participations into buffers by a uniform lot: how
+    many are in each, and from how many rows on it opens. ``secured(suite, before)`` is a transport with the same
+    deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises
+    UsageError where it cannot.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -158,8 +159,10 @@ REJECTED_FOR = (
 
 BUFFERS = Kind(
     "a list of pairs of whole numbers",
-    lambda answer: isinstance(answer, list)
-    and all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] and pair[0] > 0 for pair in answer),
+    lambda answer: (
+        isinstance(answer, list)
+        and all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] and pair[0] > 0 for pair in answer)
+    ),
 )
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 

@@ -63,8 +63,8 @@ def require_unpublished(exchange: Exchange, places: int, suite: str) -> None:
         if told:
             what = "a sum as it is" if "row" in told else "coordinates of single sums as they are"
             raise UsageError(
-                f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two: whoever "
-                "is in one subtracts her own row, and has the other client's",
+                f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two: "
+                "whoever is in one subtracts her own row, and has the other client's",
                 "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
                 '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.',
             )

@@ -83,12 +83,12 @@ def _told(some: Parties, colluders: int, few: int) -> Mapping[str, dict[int, byt
     told: dict[str, dict[int, bytes]] = {"seed": {}, "key": {}}
     everybody, theirs = list(some.terms.members), range(1, colluders + 1)
     for holder in theirs:
-        told["seed"][holder], told["key"][holder] = some.masked[holder]._vault.get("shares", dict)[VICTIM]
+        told["seed"][holder], told["key"][holder] = some.mask_clients[holder]._vault.get("shares", dict)[VICTIM]
     for holder in (one for one in everybody if one not in theirs):
         what = "seed" if len(told["seed"]) < few else "key"
         came = [one for one in everybody if what == "seed" or one != VICTIM]
         try:
-            body = some.masked[holder].unmask(came).body
+            body = some.mask_clients[holder].unmask(came).body
         except RefusedError:
             continue
         told[what][holder] = body[DIGEST_BYTES : DIGEST_BYTES + shamir.SHARE_BYTES]

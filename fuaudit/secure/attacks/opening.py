@@ -59,5 +59,3 @@ class Got:
     def succeeded(self) -> bool:
         """Whether more than a tenth of the values is right: of noise hardly any is."""
         return self.found is not None and float(np.mean(self.found == self.due)) > 0.1
-
-

@@ -48,7 +48,7 @@ def _without_own_mask(opening: Opening) -> Ints:
     with Parties("mask", opening.rows, opening.bits, opening.most) as some:
         _, shared, sent = some.masked_rows()
         came, at = [message.sender for message in sent], DIGEST_BYTES  # shares are of dealers, ascending
-        bodies = [one.unmask(came).body for one in some.masked]
+        bodies = [one.unmask(came).body for one in some.mask_clients]
         parts = {place: body[at : at + shamir.SHARE_BYTES] for place, body in enumerate(bodies)}
         seed = shamir.reconstructed(dict(list(parts.items())[: masked.threshold(some.terms)])) or b""
         row = np.frombuffer(sent[VICTIM].body[DIGEST_BYTES:], dtype="<u4").astype(np.int64)
@@ -144,7 +144,7 @@ def overflow(suite: str, opening: Opening) -> Got:
     if suite == SCARY:
         return Got(_of_ckks(large, range(len(rows))), due)
     with Parties(suite, opening.rows, opening.bits, opening.most) as some:
-        clients = some.masked if suite == "mask" else some.clients
+        clients = some.mask_clients if suite == "mask" else some.clients
         clients[VICTIM]._vault.put("row", rows[VICTIM] + opening.largest)  # its own code, and it looks at nothing
         try:
             if suite == "mask":

@@ -39,7 +39,7 @@ class Parties:
         )
         self.books = [Once() for _ in rows]
         if suite == "mask":
-            self.masked = [self.mask_client(number) for number in range(count)]
+            self.mask_clients = [self.mask_client(number) for number in range(count)]
             return
         self.holder = self._ends.enter_context(KeyHolder(self.terms, self.witness_key.public, Once()))
         self.clients = [self.client(number) for number in range(count)]
@@ -60,7 +60,7 @@ class Parties:
     def announced(self) -> list[Message]:
         """The keys that clients announce; none in ``bfv``."""
         if self.terms.suite == "mask":
-            return [one.announce() for one in self.masked]
+            return [one.announce() for one in self.mask_clients]
         return [one.announce() for one in self.clients] if has_masks(self.terms) else []
 
     def sent(self) -> tuple[list[Message], list[Message]]:
@@ -71,8 +71,8 @@ class Parties:
     def masked_rows(self) -> tuple[list[Message], list[Message], list[Message]]:
         """What clients of ``mask`` announce, share and send."""
         announced = self.announced()
-        shared = [one.share(announced) for one in self.masked]
-        return announced, shared, [one.send(shared) for one in self.masked]
+        shared = [one.share(announced) for one in self.mask_clients]
+        return announced, shared, [one.send(shared) for one in self.mask_clients]
 
     def opened(self, sent: Sequence[Message], announced: Sequence[Message] = ()) -> Opened:
         """What a key holder opens, signed by the witness."""
@@ -92,7 +92,7 @@ class Parties:
     ) -> Opened:
         """What the server of ``mask`` opens; ``clients`` tell shares, by default all that sent a row."""
         came = [message.sender for message in sent]
-        answers = [one.unmask(came) for one in (clients or [self.masked[number] for number in came])]
+        answers = [one.unmask(came) for one in (clients or [self.mask_clients[number] for number in came])]
         return MaskServer(self.terms).opened(announced, shared, sent, answers)
 
     def resigned(self, message: Message, body: bytes) -> Message:
