@@ -142,6 +142,28 @@ class Released:
 
 
 @dataclass(frozen=True)
+class Summing:
+    """The sums of a run, as :class:`fuaudit.runs.sums.Sums` tells them.
+
+    ``exposed`` holds a number of colluders, and with which chance a row is open to a server with them: in a round, and
+    in the run. ``meetings`` says how often two clients meet on average, and with which chance they ever do.
+    """
+
+    suite: str
+    buffers: tuple[tuple[int, int], ...]
+    rounds: int
+    feared: int
+    exposed: tuple[tuple[int, float, float], ...]
+    meetings: tuple[float, float]
+    parties: tuple[tuple[str, str, int], ...]
+
+    @property
+    def places(self) -> int:
+        """The participations of a round."""
+        return sum(size for size, _ in self.buffers)
+
+
+@dataclass(frozen=True)
 class Contents:
     """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of its file.
 
@@ -190,6 +212,7 @@ class Contents:
     same: bool | None = None
     asked: Asked | None = None
     released: Released | None = None
+    sums: Summing | None = None
     standing: str = ""
 
     @property
@@ -273,6 +296,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             served=_text(served.get("sha256", "")),
             asked=_asked(context["asked"]) if "asked" in context else None,
             released=_released(context["released"]) if "released" in context else None,
+            sums=_summing(context["sums"]) if "sums" in context else None,
             same=None if served.get("same") is None else _truth(served["same"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -445,6 +469,35 @@ def _released(row: object) -> Released:
             for left in _sequence(rows)
         ),
     )
+
+
+def _summing(row: object) -> Summing:
+    row = _mapping(row)
+    suite, pairs = row["suite"], [_whole(pair) for pair in _sequence(row["buffers"])]
+    rounds, feared = _whole([row["rounds"], row["feared"]])
+    exposed = tuple((*_whole([number]), *_chances(chances)) for number, *chances in _sequence(row["exposed"]))
+    mean, ever = _numbers(row["meetings"])
+    parties = tuple((_text(party), _text(to), *_whole([size])) for party, to, size in _sequence(row["parties"]))
+    if any(len(pair) != 2 or not pair[0] for pair in pairs) or not pairs or mean < 0:
+        _refuse("buffers")
+    of_all = "" if suite is None else _text(suite)
+    return Summing(
+        of_all,
+        tuple((size, few) for size, few in pairs),
+        rounds,
+        feared,
+        tuple((n, a, b) for n, a, b in exposed),
+        (mean, *_chances([ever])),
+        parties,
+    )
+
+
+def _chances(values: object) -> tuple[float, ...]:
+    """Numbers from 0 to 1."""
+    numbers = _numbers(values)
+    if any(not 0 <= number <= 1 for number in numbers):
+        _refuse("chance")
+    return numbers
 
 
 def _part_released(row: object) -> PartReleased:
