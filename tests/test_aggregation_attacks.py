@@ -142,7 +142,7 @@ def test_a_broken_attack_decides_nothing(sealed_sums, monkeypatch):
 def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):
     code, out, _ = fuaudit("show", sealed_sums.path)
     assert code == 0
-    assert "with 1 client who collude with the server a row is open to it in 33.4 % of rounds" in out
+    assert "a client's row is open to the server with 1 colluding client in 33.4 % of rounds" in out
 
 
 def test_values_beyond_the_range_of_a_row_are_summed_and_beyond_that_of_a_sum_are_not():

@@ -475,7 +475,7 @@ def describe(
     from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
-    law = run.plan.law
+    law, sums = run.plan.law, sums_of(run)
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
@@ -496,7 +496,7 @@ def describe(
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "secure": suite_of(run.ledger),
-        "sums": sums.table() if (sums := sums_of(run)) else None,
+        "sums": sums.table() if sums else None,
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
         "failed_rounds": failed_rounds(run.ledger),
@@ -520,7 +520,7 @@ def describe(
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
     lines += [f"  sums          by {document['secure']}, by its ledger; no audit judges it"] * bool(document["secure"])
-    lines += [f"  exposed       {text}" for text in _exposed(document["sums"])]
+    lines += [f"  exposed       {sums.in_short}"] * bool(sums)
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:
@@ -652,16 +652,6 @@ def _exchange(run: Any) -> dict[str, Any]:
         "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
         "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
     }
-
-
-def _exposed(sums: dict[str, Any] | None) -> list[str]:
-    """How often a row is open to the server with the colluders that are feared, or with one where none is."""
-    if sums is None:
-        return []
-    from fuaudit.reporting.learns import in_short
-
-    wanted = sums["feared"] or 1
-    return [in_short(*row, sums["rounds"]) for row in sums["exposed"] if row[0] == wanted]
 
 
 def _failed(rounds: Sequence[int], run: Any) -> list[str]:

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from fuaudit.reporting import learns
 from fuaudit.reporting.contents import Checked, Contents, Point, Summing
 from fuaudit.reporting.words import number
+from fuaudit.runs.sums import percent
 from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
 from fuaudit.verification.finding import Verdict
@@ -108,7 +109,7 @@ def exposed(sums: Summing) -> Drawing:
         axes.set(xlabel="rounds in which the client takes part", ylabel="chance of an open row", ylim=(-0.02, 1.02))
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, frameon=False, handlelength=2.6)
 
-    told = [f"{counted(count, 'colluder')}: {learns.percent(chance)} a round" for count, chance in picked]
+    told = [f"{counted(count, 'colluder')}: {percent(chance)} a round" for count, chance in picked]
     return Drawing(
         "Exposure: the chance that a client's row was open to the server",
         f"{'; '.join(told)}.",

@@ -7,8 +7,8 @@ message of a run is looked at.
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Summing
+from fuaudit.runs.sums import percent
 from fuaudit.secure.exposure import Buffer, fewest
-from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
 
 CAPTION = (
@@ -84,11 +84,6 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     return [*parties, ("Auditor", AUDITOR, "the rows"), ("Public", PUBLIC, "as a partner, whoever is one")]
 
 
-def percent(chance: float) -> str:
-    """A chance, rounded up in its third digit."""
-    return f"{up(100 * chance, 3)} %"
-
-
 def chances_of(sums: Summing) -> str:
     """What the table of chances is about."""
     fewer = any(few < size for size, few in sums.buffers)
@@ -124,11 +119,3 @@ def meetings(sums: Summing) -> str:
 def bytes_of(sums: Summing) -> list[tuple[str, str, str]]:
     """What parties send."""
     return [(party.capitalize(), to, f"{size:,}") for party, to, size in sums.parties]
-
-
-def in_short(number: int, a_round: float, run: float, rounds: int) -> str:
-    """The one line that matters: with so many colluders, how often a row is open."""
-    return (
-        f"with {counted(number, 'client')} who collude with the server a row is open to it in {percent(a_round)} of "
-        f"rounds, and in {percent(run)} of runs of {rounds} rounds"
-    )

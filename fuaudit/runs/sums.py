@@ -16,6 +16,8 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer, exposed, meeting
 from fuaudit.secure.names import EXACT
+from fuaudit.statistics.rounding import up
+from fuaudit.text import counted
 from fuaudit.training.asking import asked
 from fuaudit.training.exchange import BUFFERS
 
@@ -76,6 +78,16 @@ class Sums:
         chance = meeting(self.buffers)
         return float(chance * self.rounds), 1 - float(1 - chance) ** self.rounds
 
+    @property
+    def in_short(self) -> str:
+        """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
+        number = min(self.feared or 1, self.places - 1)
+        a_round, ever = self.over(number)
+        return (
+            f"a client's row is open to the server with {counted(number, 'colluding client')} in {percent(a_round)} of "
+            f"rounds; at least once in {counted(self.rounds, 'round')} with a chance of {percent(ever)}"
+        )
+
     def table(self) -> dict[str, Any]:
         """For JSON: chances rounded to six digits."""
         mean, ever = self.meetings
@@ -89,6 +101,11 @@ class Sums:
             "meetings": [_rounded(mean), _rounded(ever)],
             "parties": [[one.party, one.to, one.size] for one in self.parties],
         }
+
+
+def percent(chance: float) -> str:
+    """A chance, rounded up in its third digit."""
+    return f"{up(100 * _rounded(chance), 3)} %"
 
 
 def _rounded(chance: float) -> float:

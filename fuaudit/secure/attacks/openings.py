@@ -6,6 +6,7 @@ In every attack the server has all messages. What else an attacker holds, each o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -90,16 +91,19 @@ def held_by_key_holder(suite: str, opening: Opening, members: Sequence[int]) -> 
 def copied_ciphertext(suite: str, opening: Opening) -> Got:
     """A colluder sends the victim's message as its own: in a buffer of two half of the sum is the row.
 
-    In ``bfv`` and ``bfv+mask`` it adds an encryption of what it knows of its own check, which makes the copy look new.
+    In ``bfv`` and ``bfv+mask`` it also tries a copy that it made to look new, by an encryption of what it knows of its
+    own check.
     """
     two = Opening(opening.rows[: COLLUDER + 1], opening.noise[:, : COLLUDER + 1], opening.bits, opening.most)
     if suite == SCARY:
         return Got(_of_ckks(two, [VICTIM, VICTIM]) // 2, opening.row)
-    try:
-        sums = _copied_masked(two) if suite == "mask" else _copied(suite, two)
-    except RefusedError:
-        return Got(None, opening.row)
-    return Got(sums // 2, opening.row)
+    ways = [_copied_masked] if suite == "mask" else [partial(_copied, suite, fresh) for fresh in (False, True)]
+    for way in ways:
+        try:
+            return Got(way(two) // 2, opening.row)
+        except RefusedError:
+            continue
+    return Got(None, opening.row)
 
 
 def _copied_masked(opening: Opening) -> Ints:
@@ -109,14 +113,14 @@ def _copied_masked(opening: Opening) -> Ints:
         return some.unmasked(announced, shared, sent).sums
 
 
-def _copied(suite: str, opening: Opening) -> Ints:
+def _copied(suite: str, fresh: bool, opening: Opening) -> Ints:
     with Parties(suite, opening.rows, opening.bits, opening.most) as some:
         announced, sent = some.sent()
-        sent[COLLUDER] = some.resigned(sent[COLLUDER], copy_of(some, sent[VICTIM]))
+        sent[COLLUDER] = some.resigned(sent[COLLUDER], copy_of(some, sent[VICTIM], fresh))
         return some.opened(sent, announced).sums
 
 
-def copy_of(some: Parties, message: Message, fresh: bool = True) -> bytes:
+def copy_of(some: Parties, message: Message, fresh: bool) -> bytes:
     """The body of a copy of a message's ciphertexts; ``fresh`` looks like a new one, with the colluder's offsets."""
     agreed, parts = ciphertexts_of(message, some.terms)
     copies = list(parts)
