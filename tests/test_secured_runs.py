@@ -133,7 +133,10 @@ def published(tables, *server, size=2, clients=10):
 KRUM, MEDIAN = {"use": "krum", "byzantine": 0}, {"use": "coordinate-median"}
 SHOWN = "subtracts her own row, and has the other client's"
 WRONG = {
-    "one sum of two is published": (published(FEDAVG, KRUM), f"the krum may publish a sum as it is, .* {SHOWN}"),
+    "one sum of two is published": (
+        published(FEDAVG, KRUM),
+        f"the aggregator 'krum' may publish a sum as it is, and the transport 'secure-sum' .* {SHOWN}",
+    ),
     "coordinates of sums of two": (published(FEDAVG, MEDIAN), f"coordinates of single sums as they are, .* {SHOWN}"),
     "a rule that is left one value": (published(FEDAVG, {"use": "trimmed-mean", "trim": 2}), SHOWN),
     "a rule that keeps one": (published(FEDAVG, {"use": "multi-krum", "byzantine": 0}), SHOWN),

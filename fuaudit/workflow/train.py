@@ -80,7 +80,7 @@ def train(
     sums = secured(ready, secure)
     if secure is not None:
         places = ready.learner.law.places(prepared.first.common.original.of_laws)
-        require_unpublished(sums.procedure.exchange, places, secure)
+        require_unpublished(ready.procedure.exchange, places, secure)
     require_memory(ready, prepared.first.common.original)
     require_space(out, size_of_run(ready, prepared.first.common.original))
     platform = Platform.here(ready, 0)
