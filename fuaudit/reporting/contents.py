@@ -473,23 +473,36 @@ def _released(row: object) -> Released:
 
 def _summing(row: object) -> Summing:
     row = _mapping(row)
-    suite, pairs = row["suite"], [_whole(pair) for pair in _sequence(row["buffers"])]
-    rounds, feared = _whole([row["rounds"], row["feared"]])
-    exposed = tuple((*_whole([number]), *_chances(chances)) for number, *chances in _sequence(row["exposed"]))
+    (rounds, feared), buffers = _whole([row["rounds"], row["feared"]]), tuple(map(_pair, _sequence(row["buffers"])))
     mean, ever = _numbers(row["meetings"])
-    parties = tuple((_text(party), _text(to), *_whole([size])) for party, to, size in _sequence(row["parties"]))
-    if any(len(pair) != 2 or not pair[0] for pair in pairs) or not pairs or mean < 0:
+    if not buffers or any(size < 1 for size, _ in buffers) or not 0 <= mean < EXACT:
         _refuse("buffers")
-    of_all = "" if suite is None else _text(suite)
     return Summing(
-        of_all,
-        tuple((size, few) for size, few in pairs),
+        "" if row["suite"] is None else _text(row["suite"]),
+        buffers,
         rounds,
         feared,
-        tuple((n, a, b) for n, a, b in exposed),
-        (mean, *_chances([ever])),
-        parties,
+        tuple(map(_exposed, _sequence(row["exposed"]))),
+        (mean, _chances([ever])[0]),
+        tuple(map(_party, _sequence(row["parties"]))),
     )
+
+
+def _pair(row: object) -> tuple[int, int]:
+    size, few = _whole(row)
+    return size, few
+
+
+def _exposed(row: object) -> tuple[int, float, float]:
+    number, *chances = _sequence(row)
+    (colluders,), (a_round, run) = _whole([number]), _chances(chances)
+    return colluders, a_round, run
+
+
+def _party(row: object) -> tuple[str, str, int]:
+    party, to, size = _sequence(row)
+    (known,) = _whole([size])
+    return _text(party), _text(to), known
 
 
 def _chances(values: object) -> tuple[float, ...]:

@@ -152,7 +152,7 @@ def _opened_by_ckks(opening: Opening, folder: Path) -> Ints | None:
     server = tenseal.context_from(holder.keyless(), n_threads=1)
     sent = [ckks.encrypted(holder.public(), row) for row in opening.rows]
     total = ckks.added(holder.keyless(), sent)[:2]
-    opened = holder.opened(total).reshape(2, ckks.HALF)
+    opened = [*holder.opened(total).reshape(2, ckks.HALF)]
     key = key_of_ckks(reader, [tenseal.ckks_vector_from(server, one) for one in total], opened)
     if not is_key(coefficients(key, reader.prime)):
         return None
