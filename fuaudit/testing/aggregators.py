@@ -108,6 +108,9 @@ def _check_wide(stage: Any, step: Step, problems: Problems) -> None:
         problems.require(alike, "in late rounds its result depends on the order of places beyond rounding")
 
 
+LEFT = {"": "nothing as it is", "coordinates": "coordinates of single rows as they are", "row": "a row as it is"}
+
+
 def _check_published(stage: Any, dtype: torch.dtype, problems: Problems) -> None:
     """Aggregators only: a row, or each coordinate of some row, is left as it is where it says so, and nowhere else."""
     chain = Chain((stage,))
@@ -122,7 +125,7 @@ def _check_published(stage: Any, dtype: torch.dtype, problems: Problems) -> None
         said = published(stage, count)
         problems.require(
             PUBLISHED.index(found) <= PUBLISHED.index(said),
-            f"of {count} rows it leaves a single {found or 'row'} as it is, and publishes({count}) says {said!r}",
+            f"of {count} rows it leaves {LEFT[found]}, and publishes({count}) says {said!r}",
         )
 
 
