@@ -37,6 +37,13 @@ def test_attacks_get_a_row_where_they_must_and_nowhere_else(suite):
     assert not [one for one in found if one.got != one.due]
 
 
+@pytest.mark.parametrize(("clients", "smallest"), [(8, 3), (15, 8)])
+def test_attacks_on_larger_buffers_come_out_alike(clients, smallest):
+    """Also in the ring for more clients."""
+    some = opening_of(clients, 4096, noise=500, most=32 if clients > 8 else 8, size=clients, smallest=smallest)
+    assert not [one for one in played("bfv+mask", some) if one.got != one.due]
+
+
 @pytest.mark.parametrize("suite", ["bfv+mask", "bfv", "mask"])
 @pytest.mark.parametrize(("size", "smallest"), [(2, None), (4, 3)])
 def test_dropouts_open_a_row_with_as_many_colluders_as_is_said(suite, size, smallest):

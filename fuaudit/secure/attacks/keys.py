@@ -20,7 +20,7 @@ from fuaudit.secure.attacks.opening import VICTIM, Got, Opening
 from fuaudit.secure.attacks.parties import Parties
 from fuaudit.secure.names import SCARY
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import RINGS, SLOTS
+from fuaudit.secure.terms import SLOTS, layout_of
 
 Polynomial = list[int]
 """4,096 numbers modulo a prime: values at the roots of x**4096 + 1, in SEAL's order."""
@@ -29,20 +29,20 @@ Polynomial = list[int]
 class Reader:
     """Numbers in ciphertexts of TenSEAL, after a number-theoretic transform; whoever has a ciphertext can do this.
 
-    SEAL reads and writes files alone, so ``folder`` holds one.
+    SEAL reads and writes files alone, so ``folder`` holds one. ``modulus`` is that of the plaintexts of BFV.
     """
 
-    def __init__(self, scheme: Any, moduli: Sequence[int], folder: Path) -> None:
+    def __init__(self, scheme: Any, moduli: Sequence[int], folder: Path, modulus: int = 0) -> None:
         from tenseal import sealapi as seal
 
         parameters = seal.EncryptionParameters(scheme)
         parameters.set_poly_modulus_degree(SLOTS)
         parameters.set_coeff_modulus(seal.CoeffModulus.Create(SLOTS, list(moduli)))
         if scheme == seal.SCHEME_TYPE.BFV:
-            parameters.set_plain_modulus(seal.Modulus(RINGS[0].modulus))
+            parameters.set_plain_modulus(seal.Modulus(modulus))
         self.context = seal.SEALContext(parameters, True, seal.SEC_LEVEL_TYPE.TC128)
         self.prime: int = parameters.coeff_modulus()[0].value()
-        self._path = str(folder / "ciphertext")
+        self.modulus, self._path = modulus, str(folder / "ciphertext")
 
     def read(self, vector: bfv.Ciphertext) -> Any:
         """A ciphertext as SEAL has it."""
@@ -94,7 +94,7 @@ def key_of_bfv(reader: Reader, vector: Any, opened: Sequence[int]) -> Polynomial
     from tenseal import sealapi as seal
 
     plain, rest = seal.Plaintext(), seal.Ciphertext(reader.context)
-    seal.BatchEncoder(reader.context).encode([int(number) % RINGS[0].modulus for number in opened], plain)
+    seal.BatchEncoder(reader.context).encode([int(number) % reader.modulus for number in opened], plain)
     seal.Evaluator(reader.context).sub_plain(reader.read(vector), plain, rest)
     first, second = reader.numbers(rest)
     return [-a * pow(b, -1, reader.prime) % reader.prime for a, b in zip(first, second, strict=True)]
@@ -168,7 +168,8 @@ def keys_of_bfv(suite: str, opening: Opening, folder: Path) -> list[NDArray[np.o
     import tenseal
     from tenseal import sealapi as seal
 
-    reader, found = Reader(seal.SCHEME_TYPE.BFV, bfv.MODULI, folder), []
+    modulus, found = layout_of(opening.bits, opening.most).ring.modulus, []
+    reader = Reader(seal.SCHEME_TYPE.BFV, bfv.MODULI, folder, modulus)
     with Parties(suite, opening.rows, opening.bits, opening.most) as some:
         announced, sent = some.sent()
         total = some.server.total(sent, announced)

@@ -136,24 +136,24 @@ def copy_of(some: Parties, message: Message, fresh: bool) -> bytes:
 
 
 def overflow(suite: str, opening: Opening) -> Got:
-    """A client sends a value that is too large for any sum of rows, with a check that fits, and it is summed.
+    """A client sends a value by which a sum is larger by one than any sum of rows, with a check that fits.
 
     A smaller one cannot be told from other rows: what it adds beyond its range is what the others leave of the range
     of the sum. One that is carried into the next field is another row of its client, and no more.
     """
     rows = opening.rows.copy()
-    rows[VICTIM, 0] = 2 * opening.largest * len(rows) + 1
+    rows[VICTIM, 0] = opening.largest * len(rows) + 1 - rows[COLLUDER:, 0].sum()
     large = Opening(rows, opening.noise, opening.bits, opening.most)
-    due = rows.sum(axis=0)
+    due = rows.sum(axis=0)[:1]
     if suite == SCARY:
-        return Got(_of_ckks(large, range(len(rows))), due)
+        return Got(_of_ckks(large, range(len(rows)))[:1], due)
     with Parties(suite, opening.rows, opening.bits, opening.most) as some:
         clients = some.mask_clients if suite == "mask" else some.clients
         clients[VICTIM]._vault.put("row", rows[VICTIM] + opening.largest)  # its own code, and it looks at nothing
         try:
             if suite == "mask":
-                return Got(some.unmasked(*some.masked_rows()).sums, due)
+                return Got(some.unmasked(*some.masked_rows()).sums[:1], due)
             announced, sent = some.sent()
-            return Got(some.opened(sent, announced).sums, due)
+            return Got(some.opened(sent, announced).sums[:1], due)
         except RefusedError:
             return Got(None, due)
