@@ -323,11 +323,12 @@ AGREEMENT = "propose", "agree"
 """Those of a client stage that is an agreement; it has no others."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "aggregators": ("publishes",),
     "byzantine": ("settle", "proposals"),
     "client_stages": ("settle",),
     "laws": ("included",),
-    "stages": ("rows_left",),
-    "transports": ("require_places", "rows_left", "secured"),
+    "stages": ("rows_left", "publishes"),
+    "transports": ("require_places", "rows_left", "buffers", "secured"),
 }
 """Kind of plugin -> the methods that it may have."""
 

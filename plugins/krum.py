@@ -72,6 +72,10 @@ class Krum(Stateless):
         """See :data:`fuaudit.declared.WORDS`."""
         return _least(self.byzantine)
 
+    def publishes(self, rows: int) -> str:
+        """A row, of any number."""
+        return "row"
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
         return rows[best("krum", rows, self.byzantine)[:1]]
@@ -107,10 +111,16 @@ class MultiKrum(Stateless):
         """See :data:`fuaudit.declared.WORDS`."""
         return max(_least(self.byzantine), (self.keep or 1) + self.byzantine)
 
+    def _kept(self, rows: int) -> int:
+        return self.keep or rows - self.byzantine - 2
+
+    def publishes(self, rows: int) -> str:
+        """A row, where one is kept."""
+        return "row" if self._kept(rows) == 1 else ""
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
-        order = best("multi-krum", rows, self.byzantine)
-        keep = self.keep or len(rows) - self.byzantine - 2
+        order, keep = best("multi-krum", rows, self.byzantine), self._kept(len(rows))
         require_rows("multi-krum", len(rows), keep + self.byzantine, "Keep fewer rows, or let more take part.")
         return weighted_sum(rows[order[:keep]], rows.new_full((keep,), 1 / keep))
 

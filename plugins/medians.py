@@ -53,6 +53,10 @@ class CoordinateMedian(Stateless):
     It publishes single coordinates of single rows as they are, where n is odd; where n is 1, a row.
     """
 
+    def publishes(self, rows: int) -> str:
+        """Coordinates, of an odd number."""
+        return "coordinates" if rows % 2 else ""
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
         return median(rows)
@@ -86,6 +90,10 @@ class TrimmedMean(Stateless):
     def least_rows(self) -> int:
         """See :data:`fuaudit.declared.WORDS`; a fraction leaves a row of any number."""
         return 2 * self.trim + 1 if isinstance(self.trim, int) else 1
+
+    def publishes(self, rows: int) -> str:
+        """Coordinates, where one value is left."""
+        return "coordinates" if rows - 2 * trimmed(self.trim, rows) == 1 else ""
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""

@@ -87,6 +87,10 @@ class NormThresholding(Stateless):
         """Whether rows are left out; see :data:`fuaudit.declared.WORDS`."""
         return self.trim > 0
 
+    def publishes(self, rows: int) -> str:
+        """A row, where one is kept."""
+        return "row" if rows - trimmed(self.trim, rows) == 1 else ""
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
         trim = trimmed(self.trim, len(rows))

@@ -111,6 +111,15 @@ class SecureSum:
         large = sum(size >= self._fewest for size in sizes(places, self.size))
         return min(large, trained // self._fewest)
 
+    def buffers(self, places: int) -> list[tuple[int, int]]:
+        """Of each buffer of so many participations how many the lot puts into it, and from how many rows on it opens.
+
+        That a complete one needs two clients with samples is not counted.
+        """
+        return [
+            (size, max(2, size) if self.smallest == "complete" else self.smallest) for size in sizes(places, self.size)
+        ]
+
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
         import torch

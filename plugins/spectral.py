@@ -22,6 +22,7 @@ most 4 sigma sqrt(f / (n - 2f)); docs/robust.md proves it. The number of coordin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isinf
 from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.robust import of_rows, table_of_squares
@@ -69,6 +70,10 @@ class SpectralFilter(Stateless):
     def __post_init__(self) -> None:
         if not self.sigma > 0:
             raise UsageError(f"spectral-filter needs a sigma above 0, not {self.sigma}")
+
+    def publishes(self, rows: int) -> str:
+        """A row, where all others lost their weight; nothing where sigma is infinite."""
+        return "" if isinf(self.sigma) else "row"
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""

@@ -16,6 +16,8 @@ import pytest
 import torch
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit_plugins.finetune import Finetune
+from fuaudit_plugins.krum import Krum
+from fuaudit_plugins.medians import CoordinateMedian
 from fuaudit_plugins.scaffold import ControlVariates
 from tests_support import NEEDED, broken
 
@@ -71,6 +73,24 @@ def test_registered_aggregators(name):
 
 def test_size_weighted_by_total():
     check_aggregator(registry.build("aggregators", {"use": "size-weighted", "by": "total"}))
+
+
+class SilentKrum(Krum):
+    def publishes(self, rows):
+        return ""
+
+
+class SilentMedian(CoordinateMedian):
+    def publishes(self, rows):
+        return ""
+
+
+def test_a_rule_that_publishes_a_row_must_say_so():
+    """Behind sums of two it would show a client her partner's row, and nobody would refuse it."""
+    with pytest.raises(AssertionError, match=r"of \d rows it leaves a row as it is, and publishes\(\d\) says ''"):
+        check_aggregator(SilentKrum(1), ROWS["krum"])
+    with pytest.raises(AssertionError, match="of 3 rows it leaves coordinates of single rows as they are"):
+        check_aggregator(SilentMedian())
 
 
 class SaysNothing(SizeWeighted):

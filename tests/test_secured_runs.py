@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 from secure_parties import rows_of
 from tests_support import secret
 
-from fuaudit import load_run, train, unlearn, verify
+from fuaudit import load_run, registry, train, unlearn, verify
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
@@ -22,6 +23,8 @@ from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.suites import Suite
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.secured import require_unpublished, secured
+from fuaudit.workflow.train import prepare
 
 QUANTISE = {"use": "quantise", "clip": 1.0, "bits": 12}
 NOISE = {"use": "gaussian-noise", "norm": 0.5, "noise": 0.3}
@@ -119,7 +122,26 @@ def test_a_replay_makes_no_sum_by_a_suite(tmp_path, monkeypatch, quick):
     assert replayed.verdict == "PASS"
 
 
+def published(tables, *server, size=2, clients=10):
+    """A config whose server has other rules, over so many clients."""
+    partition = {"use": "iid", "clients": clients}
+    learner = tables["learner"] | {"cohort": clients}
+    transport = {"use": "secure-sum", "size": size}
+    return tables | {"partition": partition, "learner": learner, "transport": transport, "server": [*server]}
+
+
+KRUM, MEDIAN = {"use": "krum", "byzantine": 0}, {"use": "coordinate-median"}
+SHOWN = "subtracts her own row, and has the other client's"
 WRONG = {
+    "one sum of two is published": (
+        published(FEDAVG, KRUM),
+        f"the aggregator 'krum' may publish a sum as it is, and the transport 'secure-sum' .* {SHOWN}",
+    ),
+    "coordinates of sums of two": (published(FEDAVG, MEDIAN), f"coordinates of single sums as they are, .* {SHOWN}"),
+    "a rule that is left one value": (published(FEDAVG, {"use": "trimmed-mean", "trim": 2}), SHOWN),
+    "a rule that keeps one": (published(FEDAVG, {"use": "multi-krum", "byzantine": 0}), SHOWN),
+    "the longest are left out": (published(FEDAVG, {"use": "norm-thresholding", "trim": 4}), SHOWN),
+    "one that weighs": (published(FEDAVG, {"use": "spectral-filter", "sigma": 1.0}), SHOWN),
     "no whole numbers": (FEDAVG | {"client": []}, "does not make them"),
     "something behind quantise": (FEDAVG | {"client": [QUANTISE, {"use": "clip", "norm": 1.0}]}, "does not make them"),
     "rows in the clear": ({name: FEDAVG[name] for name in FEDAVG if name != "transport"}, "has no sums"),
@@ -136,6 +158,37 @@ def test_a_config_that_no_suite_can_sum_is_refused_with_the_reason(tmp_path, nam
     with pytest.raises(UsageError, match=reason):
         trained(tmp_path / "run", tables)
     assert not (tmp_path / "run").exists()
+
+
+HIDING = {
+    "larger sums": published(FEDAVG, KRUM, size=3),
+    "more are kept": published(FEDAVG, {"use": "multi-krum", "byzantine": 0, "keep": 2}),
+    "a point between": published(FEDAVG, {"use": "geometric-median"}),
+    "two sums, whose median is their mean": published(FEDAVG, MEDIAN, clients=4),
+    "one sum, which is all that there is": published(FEDAVG, {"use": "mean"}, clients=2),
+    "a fraction that leaves several": published(FEDAVG, {"use": "trimmed-mean", "trim": 0.25}),
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_a_rule_that_adds_up_sums_of_two_or_has_larger_ones_is_no_reason_to_refuse(tmp_path, name):
+    ready = prepare(HIDING[name], tiny_dataset(), secret(1), None, None, None).first.ready
+    exchange = secured(ready, "plain").procedure.exchange
+    require_unpublished(exchange, HIDING[name]["learner"]["cohort"], "plain")
+
+
+def partners_rows(rule, rows):
+    """How many rows ``(2 b, d)`` their partners can tell, by what a rule makes of the means of two."""
+    means = (rows[::2] + rows[1::2]) / 2
+    row = registry.build("aggregators", rule).aggregate(means)[0]
+    others = rows.reshape(-1, 2, rows.shape[1]).flip(1).reshape(rows.shape)
+    return int(((2 * row - others - rows).abs() < 1e-9).all(dim=1).sum())
+
+
+def test_what_krum_publishes_is_a_partners_row():
+    rows = torch.from_numpy(rows_of(10, 6).astype(float))
+    assert partners_rows(KRUM, rows) == 2  # each of the two who are in the sum that it chose has the other's
+    assert partners_rows({"use": "geometric-median"}, rows) == partners_rows(KRUM | {"use": "multi-krum"}, rows) == 0
 
 
 @pytest.mark.parametrize("suite", [SCARY, "bvf"])

@@ -471,10 +471,11 @@ def describe(
     from fuaudit.formats.schema import SALT
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
+    from fuaudit.runs.sums import sums_of
     from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
-    law = run.plan.law
+    law, sums = run.plan.law, sums_of(run)
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
@@ -495,6 +496,7 @@ def describe(
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "secure": suite_of(run.ledger),
+        "sums": sums.table() if sums else None,
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
         "failed_rounds": failed_rounds(run.ledger),
@@ -518,6 +520,7 @@ def describe(
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
     lines += [f"  sums          by {document['secure']}, by its ledger; no audit judges it"] * bool(document["secure"])
+    lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
     if run.is_child:

@@ -142,6 +142,28 @@ class Released:
 
 
 @dataclass(frozen=True)
+class Summing:
+    """The sums of a run, as :class:`fuaudit.runs.sums.Sums` tells them.
+
+    ``exposed`` holds a number of colluders, and with which chance a row is open to a server with them: in a round, and
+    in the run. ``meetings`` says how often two clients meet on average, and with which chance they ever do.
+    """
+
+    suite: str
+    buffers: tuple[tuple[int, int], ...]
+    rounds: int
+    feared: int
+    exposed: tuple[tuple[int, float, float], ...]
+    meetings: tuple[float, float]
+    parties: tuple[tuple[str, str, int], ...]
+
+    @property
+    def places(self) -> int:
+        """The participations of a round."""
+        return sum(size for size, _ in self.buffers)
+
+
+@dataclass(frozen=True)
 class Contents:
     """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of its file.
 
@@ -190,6 +212,7 @@ class Contents:
     same: bool | None = None
     asked: Asked | None = None
     released: Released | None = None
+    sums: Summing | None = None
     standing: str = ""
 
     @property
@@ -273,6 +296,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             served=_text(served.get("sha256", "")),
             asked=_asked(context["asked"]) if "asked" in context else None,
             released=_released(context["released"]) if "released" in context else None,
+            sums=_summing(context["sums"]) if "sums" in context else None,
             same=None if served.get("same") is None else _truth(served["same"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -445,6 +469,48 @@ def _released(row: object) -> Released:
             for left in _sequence(rows)
         ),
     )
+
+
+def _summing(row: object) -> Summing:
+    row = _mapping(row)
+    (rounds, feared), buffers = _whole([row["rounds"], row["feared"]]), tuple(map(_pair, _sequence(row["buffers"])))
+    mean, ever = _numbers(row["meetings"])
+    if not buffers or any(size < 1 for size, _ in buffers) or not 0 <= mean < EXACT:
+        _refuse("buffers")
+    return Summing(
+        "" if row["suite"] is None else _text(row["suite"]),
+        buffers,
+        rounds,
+        feared,
+        tuple(map(_exposed, _sequence(row["exposed"]))),
+        (mean, _chances([ever])[0]),
+        tuple(map(_party, _sequence(row["parties"]))),
+    )
+
+
+def _pair(row: object) -> tuple[int, int]:
+    size, few = _whole(row)
+    return size, few
+
+
+def _exposed(row: object) -> tuple[int, float, float]:
+    number, *chances = _sequence(row)
+    (colluders,), (a_round, run) = _whole([number]), _chances(chances)
+    return colluders, a_round, run
+
+
+def _party(row: object) -> tuple[str, str, int]:
+    party, to, size = _sequence(row)
+    (known,) = _whole([size])
+    return _text(party), _text(to), known
+
+
+def _chances(values: object) -> tuple[float, ...]:
+    """Numbers from 0 to 1."""
+    numbers = _numbers(values)
+    if any(not 0 <= number <= 1 for number in numbers):
+        _refuse("chance")
+    return numbers
 
 
 def _part_released(row: object) -> PartReleased:

@@ -16,8 +16,10 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fuaudit.reporting.contents import Checked, Contents, Point
+from fuaudit.reporting import learns
+from fuaudit.reporting.contents import Checked, Contents, Point, Summing
 from fuaudit.reporting.words import number
+from fuaudit.runs.sums import percent
 from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
 from fuaudit.verification.finding import Verdict
@@ -90,6 +92,35 @@ def drawings(contents: Contents) -> list[Drawing]:
     if contents.own_accuracy:
         found.append(_own_accuracy(contents))
     return found
+
+
+def exposed(sums: Summing) -> Drawing:
+    """With which chance a row is open to a server with colluders, over the rounds of a run."""
+    picked = learns.picked(sums)
+    rounds = sorted({round(sums.rounds * step / CURVE) for step in range(CURVE + 1)} | {min(1, sums.rounds)})
+    styles: tuple[dict[str, Any], ...] = ({"dashes": (1, 1.6)}, {"linewidth": 2.6}, {"dashes": (5, 2.5)})
+    roles = ("second", SUBJECT, "untouched")
+
+    def draw(axes: Any) -> None:
+        for (count, chance), role, style in zip(picked, roles, styles, strict=False):
+            open_by = [1 - (1 - chance) ** after for after in rounds]
+            axes.plot(rounds, open_by, color=ROLES[role], label=counted(count, "colluder"), **style)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="rounds in which the client takes part", ylabel="chance of an open row", ylim=(-0.02, 1.02))
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, frameon=False, handlelength=2.6)
+
+    told = [f"{counted(count, 'colluder')}: {percent(chance)} a round" for count, chance in picked]
+    return Drawing(
+        "Exposure: the chance that a client's row was open to the server",
+        f"{'; '.join(told)}.",
+        "Hypergeometric sums over a uniform lot, exact up to the rounding of a power. Each round has a lot of its own. "
+        "Colluders are fixed before, and take part in every round.",
+        _svg(draw, "e", "Chance that a row was open to the server and colluders, over the rounds"),
+    )
+
+
+CURVE = 60
+"""In so many pieces a curve of exposure is drawn."""
 
 
 def _svg(draw: Callable[[Any], None], prefix: str, label: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from fuaudit.reporting import learns
 from fuaudit.reporting.contents import Contents
 from fuaudit.reporting.repeat import commands, identities
 from fuaudit.reporting.words import (
@@ -41,6 +42,7 @@ def render(contents: Contents) -> str:
         _figures(contents),
         *_copies(contents),
         *_released(contents),
+        *_sums(contents),
         "## Taken on trust",
         _bullets(trusted(contents)),
         "## Not tested",
@@ -92,6 +94,23 @@ def _released(contents: Contents) -> list[str]:
         found += [f"**{_plain(told)}**", _table(("What it is about", ""), about)]
     left = without_noise(contents)
     return found + (["Let out without noise:", _bullets(left)] if left else [])
+
+
+def _sums(contents: Contents) -> list[str]:
+    sums = contents.sums
+    if sums is None:
+        return []
+    head = "Clients who collude with the server", "In a round", f"In {sums.rounds} rounds"
+    sent = [_table(("Party", "To", "Bytes at most"), learns.bytes_of(sums))] if sums.parties else []
+    return [
+        "## Sums of clients: who learns what",
+        "\n\n".join(map(_plain, learns.lead(sums))),
+        _table(("Party", "Learns", "Has one client's row together with"), learns.who(sums)),
+        _plain(learns.chances_of(sums)),
+        _table(head, learns.chances(sums)),
+        _plain(learns.meetings(sums)),
+        *sent,
+    ]
 
 
 def _plain(text: str) -> str:

@@ -8,9 +8,9 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from fuaudit.reporting import words
+from fuaudit.reporting import learns, words
 from fuaudit.reporting.contents import Checked, Contents
-from fuaudit.reporting.drawings import drawings
+from fuaudit.reporting.drawings import drawings, exposed
 from fuaudit.reporting.repeat import commands, identities
 from fuaudit.verification.finding import Verdict
 
@@ -27,13 +27,16 @@ def render(contents: Contents) -> str:
     environment.filters["number"] = words.number
     template = environment.from_string(files("fuaudit.reporting").joinpath(TEMPLATE).read_text(encoding="utf-8"))
     enumeration = contents.giving("law")
+    exposure = None if contents.sums is None else exposed(contents.sums)
     return template.render(
         c=contents,
         words=words,
+        learns=learns,
         Verdict=Verdict,
         # drawn from numbers and fixed labels only, so nothing in them needs escaping
         drawings=[(drawing, Markup(drawing.svg)) for drawing in drawings(contents)],  # noqa: S704
         enumeration=enumeration,
+        exposure=None if exposure is None else (exposure, Markup(exposure.svg)),  # noqa: S704
         witness=None if enumeration is None else witness(enumeration),
         commands=commands(contents),
         identities=identities(contents),

@@ -102,7 +102,8 @@ def headline(contents: Contents) -> str:
 
 def _unasked(contents: Contents) -> bool:
     """Whether there is no verdict because there is no request; a FAIL of a training run is one."""
-    return not contents.request and contents.verdict is Verdict.INCONCLUSIVE
+    unasked = not contents.request and contents.verdict is Verdict.INCONCLUSIVE
+    return unasked and contents.claim.of_request
 
 
 def _of_nobody(contents: Contents) -> bool:

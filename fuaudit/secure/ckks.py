@@ -2,7 +2,7 @@
 
 Cheon, Kim, Kim, Song (ASIACRYPT 2017) decrypt to a rounded number with the noise of the ciphertext in it. From two sums
 of ciphertexts and what they were decrypted to, the secret key follows by linear equations (Li, Micciancio: "On the
-security of homomorphic encryption on approximate numbers", EUROCRYPT 2021). ``tests/test_secure_attacks.py`` solves
+security of homomorphic encryption on approximate numbers", EUROCRYPT 2021). ``fuaudit.secure.attacks`` solves
 them, and opens one client's ciphertext. One key for all, no masks, no checks, no witness: this protects nobody.
 """
 

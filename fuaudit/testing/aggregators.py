@@ -12,6 +12,7 @@ from fuaudit.declared import offers, says
 from fuaudit.testing.contexts import (
     DIMENSION,
     FIRST,
+    ROUNDING,
     ROUNDS,
     SIZES,
     Step,
@@ -29,7 +30,7 @@ from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials, wide_trials
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import Chain, least_rows
+from fuaudit.training.stages import PUBLISHED, Chain, least_rows, published
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
@@ -40,7 +41,8 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed, several runs in one
     tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not count, and the order
     of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
-    are, draws. Both are tried in rounds of twelve clients from number 1000 on, too, where more than one row is tried.
+    are, draws. An aggregator that leaves a single row as it is, or coordinates of some, of two rows or more, says so.
+    Both are tried in rounds of twelve clients from number 1000 on, too, where more than one row is tried.
 
     Args:
         rows: the numbers of rows that are tried; by default the fewest that it needs and 4 or more, or 1 for a stage
@@ -67,6 +69,8 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
             if is_stacked(stage):
                 require_stacks(stage, step, count, dtype, problems)
         if max(rows) > 1:
+            with problems.during("what it publishes"):
+                _check_published(stage, dtype, problems)
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
     problems.conclude()
@@ -102,6 +106,27 @@ def _check_wide(stage: Any, step: Step, problems: Problems) -> None:
         made, reverse = step(trial.updates.flip(0), back, reverse)
         alike = len(made["rows"]) > 1 or near(made["rows"], trial.made["rows"])
         problems.require(alike, "in late rounds its result depends on the order of places beyond rounding")
+
+
+LEFT = {"": "nothing as it is", "coordinates": "coordinates of single rows as they are", "row": "a row as it is"}
+
+
+def _check_published(stage: Any, dtype: torch.dtype, problems: Problems) -> None:
+    """Aggregators only: a row, or each coordinate of some row, is left as it is where it says so, and nowhere else."""
+    chain = Chain((stage,))
+    for count in range(max(3, least_rows(stage)), 7):
+        rows = updates_of(count, count, dtype)
+        context = context_of(clients_of(bool(stage.per_client_state), 0, count), dtype)
+        made, _ = chain.apply(rows, context, chain.init(shape_of(dtype)))
+        if made.shape[0] != 1:
+            return
+        alike = (made - rows).abs() <= ROUNDING[dtype]
+        found = "row" if bool(alike.all(dim=1).any()) else "coordinates" if bool(alike.any(dim=0).all()) else ""
+        said = published(stage, count)
+        problems.require(
+            PUBLISHED.index(found) <= PUBLISHED.index(said),
+            f"of {count} rows it leaves {LEFT[found]}, and publishes({count}) says {said!r}",
+        )
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

@@ -103,12 +103,14 @@ class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it. Three methods may be left out. Two are asked with how many
+    deliveries without cryptography; audits replay with it. Four methods may be left out. Two are asked with how many
     participations a round has at most, and how many of them can be of clients with samples:
     ``require_places(places, trained)`` raises UsageError where such rounds could deliver nothing;
     ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
-    as sums. ``secured(suite, before)`` is a transport with the same deliveries, whose sums a suite of
-    :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot.
+    as sums. ``buffers(places)`` is of a transport that puts so many participations into buffers by a uniform lot: how
+    many are in each, and from how many rows on it opens. ``secured(suite, before)`` is a transport with the same
+    deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises
+    UsageError where it cannot.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -155,6 +157,13 @@ REJECTED_FOR = (
 """Why a message of a real federation is not taken. Records name these by their places here: new ones come at the end.
 """
 
+BUFFERS = Kind(
+    "a list of pairs of whole numbers",
+    lambda answer: (
+        isinstance(answer, list)
+        and all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] and pair[0] > 0 for pair in answer)
+    ),
+)
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import called, is_strange
-from fuaudit.training.asking import STATE, asked, rows_and_state
+from fuaudit.training.asking import STATE, Kind, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ class Stage(Protocol):
     ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
     ``after_aggregation`` says that ``apply`` takes the one row that an aggregator leaves, ``(1, d)``; a stage that does
     not say it takes any number of rows. Where a round has fewer than its ``least_rows``, the round fails. A stage that
-    leaves fewer rows than it gets says by ``rows_left(rows)`` how many; no aggregator has it. What else it declares is
-    in :data:`fuaudit.declared.WORDS`.
+    leaves fewer rows than it gets says by ``rows_left(rows)`` how many; no aggregator has it. One that may leave a
+    single row as it is says by ``publishes(rows)`` what of it: :data:`PUBLISHED`. What else it declares is in
+    :data:`fuaudit.declared.WORDS`.
     """
 
     per_client_state: ClassVar[frozenset[str]]
@@ -200,6 +201,18 @@ class Chain:
 
 
 NO_STAGES = Chain(())
+
+
+PUBLISHED = "", "coordinates", "row"
+"""What of a single row, of so many, a stage may leave as it is: nothing, each coordinate of some row, or all of one."""
+
+A_PUBLISHED = Kind(f"one of {PUBLISHED}", lambda answer: answer in PUBLISHED)
+
+
+def published(stage: object, rows: int) -> str:
+    """What of a single row a stage may leave as it is of so many. PluginError where it says no word for it."""
+    said: str = asked(stage, "publishes", A_PUBLISHED, rows) if offers(stage, "publishes") else ""
+    return said
 
 
 def least_rows(stage: object) -> int:

@@ -101,7 +101,18 @@ RUN = Claim(
     "whether the method forgets.",
 )
 
-CLAIMS = {claim.asks: claim for claim in (EXACT, BOUND, RUN)}
+SUMS = Claim(
+    "sums",
+    "sums that withstand attacks",
+    frozenset({"files", "attack"}),
+    editors=True,
+    shows="Attacks on small openings of the suite that made the run's sums got no row that it hides, and got one where "
+    "they must. This says nothing about the messages of the run, nor about forgetting.",
+    question="The checks asked whether attacks on the sums of clients' updates get the update of one client.",
+    of_request=False,
+)
+
+CLAIMS = {claim.asks: claim for claim in (EXACT, BOUND, RUN, SUMS)}
 """Every claim by its word in specs."""
 
 BOUNDED_SPEC = "bounded-difference"

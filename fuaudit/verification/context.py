@@ -13,6 +13,7 @@ from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.names import asked_in, besides, place_of, rows_of, to_forget
 from fuaudit.runs.platforms import makers, platforms_of, versions
 from fuaudit.runs.run import Run
+from fuaudit.runs.sums import sums_of
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.runs.traffic import traffic
 from fuaudit.unlearning.apply import unlearner_record
@@ -61,6 +62,8 @@ def context_of(case: Case, delta: float | None = None) -> dict[str, Any]:
         del table["participation"]["uploads"]
     elif not run.exchange.plain:
         table["traffic"] = traffic(run).table()
+    if (sums := sums_of(run)) is not None:
+        table["sums"] = sums.table()
     if run.config.adversary:
         table["adversaries"] = in_words(run.config.adversary)
     if isinstance(case.parent, Run):

@@ -68,7 +68,7 @@ class SpecKeys:
 
     Attributes:
         id: lower-case letters, digits, ``.``, ``_`` and ``-``, then perhaps ``/`` and a number.
-        asks: the claim: "exact", "bound" or "run".
+        asks: the claim: "exact", "bound", "run" or "sums".
         out_of_scope: sentences on what the spec does not cover.
         check: the checks, at least one.
         title: the claim in words, for reports.

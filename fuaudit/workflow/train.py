@@ -34,7 +34,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import secured
+from fuaudit.workflow.secured import require_unpublished, secured
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -78,6 +78,9 @@ def train(
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
     sums = secured(ready, secure)
+    if secure is not None:
+        places = ready.learner.law.places(prepared.first.common.original.of_laws)
+        require_unpublished(ready.procedure.exchange, places, secure)
     require_memory(ready, prepared.first.common.original)
     require_space(out, size_of_run(ready, prepared.first.common.original))
     platform = Platform.here(ready, 0)

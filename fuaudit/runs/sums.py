@@ -1,0 +1,146 @@
+"""Sums: whom the sums of a run's transport hide a row among, by its config and what its ledger tells.
+
+Exposure is that of the largest round of the run, over a lot that is uniform, to colluders who take part in every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fuaudit.declared import offers
+from fuaudit.options import option_values
+from fuaudit.runs.layout import MODEL
+from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.run import Run
+from fuaudit.secure.exposure import Buffer, exposed, meeting
+from fuaudit.secure.names import EXACT
+from fuaudit.statistics.rounding import up
+from fuaudit.text import counted
+from fuaudit.training.asking import asked
+from fuaudit.training.exchange import BUFFERS
+
+if TYPE_CHECKING:
+    from fuaudit.secure.sizes import Sent
+
+POINTS = 12
+"""For at most about so many numbers of colluders exposure is told."""
+
+
+def buffers_of(run: Run) -> tuple[Buffer, ...]:
+    """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
+    transport, law = run.exchange.transport, run.plan.law
+    if not offers(transport, "buffers"):
+        return ()
+    places = law.places(run.plan.retained.of_laws)
+    return tuple(Buffer(*pair) for pair in asked(transport, "buffers", BUFFERS, places))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a report tells of the sums of a run.
+
+    Attributes:
+        suite: what made them; None where the simulator did.
+        buffers: those of the largest round.
+        rounds: how many the run has executed; a client's row is in as many at most.
+        feared: how many clients the config fears, or has, as Byzantine.
+        parties: what each party sends in the largest buffer at most; none without a suite with messages.
+    """
+
+    suite: str | None
+    buffers: tuple[Buffer, ...]
+    rounds: int
+    feared: int
+    parties: tuple[Sent, ...]
+
+    @property
+    def places(self) -> int:
+        """m, the participations of a round."""
+        return sum(buffer.size for buffer in self.buffers)
+
+    def over(self, colluders: int) -> tuple[float, float]:
+        """With which chance a row is open in a round, and at least once in all rounds."""
+        chance = exposed(self.suite, self.buffers, colluders)
+        return float(chance), 1 - float(1 - chance) ** self.rounds
+
+    @property
+    def colluders(self) -> list[int]:
+        """Numbers of colluders from none to half of the round, and those that are feared."""
+        half = self.places // 2
+        some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1}
+        return sorted(number for number in some if number < self.places)
+
+    @property
+    def meetings(self) -> tuple[float, float]:
+        """How often two given clients are in one buffer on average, and with which chance they ever are."""
+        chance = meeting(self.buffers)
+        return float(chance * self.rounds), 1 - float(1 - chance) ** self.rounds
+
+    @property
+    def in_short(self) -> str:
+        """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
+        number = min(self.feared or 1, self.places - 1)
+        a_round, ever = self.over(number)
+        return (
+            f"a client's row is open to the server with {counted(number, 'colluding client')} in {percent(a_round)} of "
+            f"rounds; at least once in {counted(self.rounds, 'round')} with a chance of {percent(ever)}"
+        )
+
+    def table(self) -> dict[str, Any]:
+        """For JSON: chances rounded to six digits."""
+        mean, ever = self.meetings
+        rows = [(number, *self.over(number)) for number in self.colluders]
+        return {
+            "suite": self.suite,
+            "buffers": [[buffer.size, buffer.smallest] for buffer in self.buffers],
+            "rounds": self.rounds,
+            "feared": self.feared,
+            "exposed": [[number, _rounded(a_round), _rounded(run)] for number, a_round, run in rows],
+            "meetings": [_rounded(mean), _rounded(ever)],
+            "parties": [[one.party, one.to, one.size] for one in self.parties],
+        }
+
+
+def percent(chance: float) -> str:
+    """A chance, rounded up in its third digit."""
+    return f"{up(100 * _rounded(chance), 3)} %"
+
+
+def _rounded(chance: float) -> float:
+    """With six significant digits: the last bits of a power are of one platform."""
+    return float(f"{chance:.6g}")
+
+
+def sums_of(run: Run) -> Sums | None:
+    """The sums of a run; None where its transport shows rows, or says nothing of its buffers."""
+    buffers = buffers_of(run) if run.exchange.transport.shows == "sums" else ()
+    if not any(buffer.size > 1 for buffer in buffers):
+        return None
+    suite = suite_of(run.ledger)
+    told: Mapping[str, Any] = run.config.transport or {}
+    feared = told.get("byzantine", 0)
+    feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
+    return Sums(suite, buffers, run.rounds_executed, feared, _parties(run, suite, buffers))
+
+
+def _parties(run: Run, suite: str | None, buffers: tuple[Buffer, ...]) -> tuple[Sent, ...]:
+    """What parties send in the largest buffer; empty where there are no messages, or bits of values are not known."""
+    from fuaudit.secure.sizes import sent  # imports cryptography, which no listing of a run needs
+
+    stages = run.exchange.client_stages.stages
+    bits = option_values(stages[-1]).get("bits") if stages else None
+    if suite not in EXACT or type(bits) is not int:
+        return ()
+    sizes = [buffer.size for buffer in buffers]
+    return sent(suite, max(sizes), _columns(run), bits, max(2 * min(sizes) - 1, *sizes))
+
+
+def _columns(run: Run) -> int:
+    """How many values a row has at most in the rounds that the run executed itself."""
+    model = run.arrays(MODEL)
+    size, itemsize = sum(part.size for part in model.values()), next(iter(model.values())).itemsize
+    told = [event for line in run.ledger.of_kind("round") for event in line.get("told", ())]
+    agreed = [event["size"] // itemsize for event in told if event["kind"] == "answered" and event["what"] == "values"]
+    return max(agreed, default=int(size))

@@ -1,0 +1,93 @@
+"""Exposure: with which chance a client's row is open to a server that has colluders among the clients.
+
+Clients are put into buffers by a uniform lot. Whoever has the sum of a buffer and all of its rows but one has that one.
+So a row is open where everybody else behind its sum colludes. From a buffer that opens with fewer rows than it has the
+server leaves out honest clients: it says that they did not come.
+
+All chances are fractions: hypergeometric sums over the lot, and no approximation. They are over the lot alone. Who
+colludes is fixed before it, and takes part in every round: fewer expose less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of a round.
+
+    Attributes:
+        size: n, how many participations the lot puts into it, from 1.
+        smallest: from how many rows on it is opened; n where it has to be complete, more where it never is.
+    """
+
+    size: int
+    smallest: int
+
+
+def fewest(suite: str | None, buffer: Buffer) -> int:
+    """From how many rows on a buffer opens under a suite, where the server says who did not come.
+
+    None is a sum that nobody can look into, by whatever means. ``docs/secure-aggregation.md`` has these bounds.
+    """
+    least = {"mask": 2 * buffer.size // 3 + 1, "bfv+mask": buffer.size // 2 + 1}.get(suite or "", 2)
+    return max(buffer.smallest, least)
+
+
+def partners_needed(suite: str | None, buffer: Buffer) -> int:
+    """How many colluding partners in a buffer open a row of it; its size where no number of them does.
+
+    In ``plain`` none is needed. Behind ``mask`` a buffer that need not be complete has a second way: the server tells
+    some clients that a row came, and the others that it did not, and is told both secrets of it.
+    """
+    few = fewest(suite, buffer)
+    if suite == "plain":
+        return 0
+    if not 2 <= few <= buffer.size:
+        return buffer.size
+    split = 2 * fewest("mask", Buffer(buffer.size, 2)) - buffer.size
+    return max(1, min(few - 1, split)) if suite == "mask" and few < buffer.size else few - 1
+
+
+def exposed(suite: str | None, buffers: Sequence[Buffer], colluders: int) -> Fraction:
+    """With which chance the row of an honest client who takes part is open to the server in a round.
+
+    Args:
+        buffers: those of the round, m participations of m clients in all.
+        colluders: f, how many of these collude with the server, from 0 to m - 1.
+
+    Raises:
+        ValueError: there are not as many others.
+    """
+    places = sum(buffer.size for buffer in buffers)
+    if not 0 <= colluders < places:
+        raise ValueError(f"of {places} clients 0 to {places - 1} can collude against one, not {colluders}")
+    return sum(
+        (
+            Fraction(buffer.size, places) * _at_least(partners_needed(suite, buffer), buffer.size, places, colluders)
+            for buffer in buffers
+        ),
+        Fraction(0),
+    )
+
+
+def _at_least(needed: int, size: int, places: int, colluders: int) -> Fraction:
+    """The chance that of the size - 1 partners of a client, drawn from places - 1 others, enough collude."""
+    others, partners = places - 1, size - 1
+    ways = sum(comb(colluders, k) * comb(others - colluders, partners - k) for k in range(needed, partners + 1))
+    return Fraction(ways, comb(others, partners))
+
+
+def within(chance: Fraction, rounds: int) -> Fraction:
+    """With which chance it happens at least once in so many rounds, each with a lot of its own."""
+    return 1 - (1 - chance) ** rounds
+
+
+def meeting(buffers: Sequence[Buffer]) -> Fraction:
+    """With which chance two given clients who take part are in one buffer; times R it is how often they meet."""
+    places = sum(buffer.size for buffer in buffers)
+    return Fraction(sum(buffer.size * (buffer.size - 1) for buffer in buffers), max(1, places * (places - 1)))

@@ -1,0 +1,67 @@
+"""Sizes: how many bytes each party of a buffer sends at most, by what suites put into messages.
+
+They follow from the terms. Ciphertexts are compressed, so they are a little shorter. What frames a message on its way
+is not counted, its signature is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuaudit.secure import shamir
+from fuaudit.secure.bfv import CIPHERTEXT_BYTES, KEYLESS_BYTES, MODULI
+from fuaudit.secure.encrypted import LENGTH_BYTES
+from fuaudit.secure.masked import KEYS_BYTES, SEALED_BYTES, WORDS
+from fuaudit.secure.messages import DIGEST_BYTES, SIGNATURE_BYTES
+from fuaudit.secure.pairs import PUBLIC_BYTES
+from fuaudit.secure.streams import KEY_BYTES
+from fuaudit.secure.terms import SLOTS, layout_of
+
+PUBLIC_KEY_BYTES = 2 * len(MODULI) * 8 * SLOTS + 1024
+"""Of a context with a public key, at most: two polynomials for each prime."""
+
+VALUE_BYTES = 8
+"""Of a sum that is opened."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How many bytes a party sends to another one in a buffer, at most; of clients each."""
+
+    party: str
+    to: str
+    size: int
+
+
+def sent(suite: str, members: int, columns: int, bits: int, most: int) -> tuple[Sent, ...]:
+    """What parties send in a buffer of so many members with rows of so many values; none in ``plain``.
+
+    Args:
+        bits: of a value.
+        most: of how many clients the largest buffer is.
+
+    Raises:
+        UsageError: there is no layout for them.
+    """
+    if suite == "mask":
+        return (Sent("client", "server", _of_masks(members, columns)),)
+    if suite not in ("bfv", "bfv+mask"):
+        return ()
+    parts = layout_of(bits, most).ciphertexts(columns)
+    row = parts * (LENGTH_BYTES + CIPHERTEXT_BYTES)
+    key = PUBLIC_BYTES + SIGNATURE_BYTES if suite == "bfv+mask" else 0
+    return (
+        Sent("client", "server and witness", key + DIGEST_BYTES + SIGNATURE_BYTES + row),
+        Sent("server", "witness and key holder", parts * CIPHERTEXT_BYTES),
+        Sent("witness", "key holder", SIGNATURE_BYTES),
+        Sent("key holder", "each client", DIGEST_BYTES + PUBLIC_KEY_BYTES + 2 * KEY_BYTES),
+        Sent("key holder", "server", KEYLESS_BYTES + VALUE_BYTES * columns),
+    )
+
+
+def _of_masks(members: int, columns: int) -> int:
+    """Keys, shares, a masked row, and shares again, each signed."""
+    shares = 2 * DIGEST_BYTES * (1 + members) + SEALED_BYTES * (members - 1)
+    row = DIGEST_BYTES + 4 * (columns + WORDS)
+    told = DIGEST_BYTES + shamir.SHARE_BYTES * members
+    return KEYS_BYTES + shares + row + told + 4 * SIGNATURE_BYTES

@@ -1,0 +1,193 @@
+"""Attacks on secure sums, and the audit that plays them: right suites pass, broken ones fail, broken attacks say so."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from secure_parties import opening_of, rows_of
+from test_secured_runs import FEDREP, trained
+
+from fuaudit import load_run, report, verify
+from fuaudit.audits.aggregation import AggregationAttacks
+from fuaudit.runs.sums import sums_of
+from fuaudit.secure import encrypted, masked, pairs
+from fuaudit.secure.attacks import openings
+from fuaudit.secure.attacks.opening import Got
+from fuaudit.secure.attacks.parties import Parties
+from fuaudit.secure.attacks.table import ATTACKS, played
+from fuaudit.secure.encrypted import Total
+from fuaudit.secure.names import EXACT, SCARY
+from fuaudit.secure.sizes import sent
+from fuaudit.testing import check_audit
+from fuaudit.testing.tiny import tiny_dataset
+
+PAGE = (Path(__file__).parents[1] / "docs" / "secure-aggregation.md").read_text()
+
+
+def small(**others):
+    return opening_of(4, 4096, noise=500, **others)
+
+
+@pytest.mark.parametrize("suite", [*EXACT, SCARY])
+def test_attacks_get_a_row_where_they_must_and_nowhere_else(suite):
+    found = list(played(suite, small()))
+    assert found
+    assert not [one for one in found if one.got != one.due]
+
+
+@pytest.mark.parametrize(("clients", "smallest"), [(8, 3), (15, 8)])
+def test_attacks_on_larger_buffers_come_out_alike(clients, smallest):
+    """Also in the ring for more clients."""
+    some = opening_of(clients, 4096, noise=500, most=32 if clients > 8 else 8, size=clients, smallest=smallest)
+    assert not [one for one in played("bfv+mask", some) if one.got != one.due]
+
+
+@pytest.mark.parametrize("suite", ["bfv+mask", "bfv", "mask"])
+@pytest.mark.parametrize(("size", "smallest"), [(2, None), (4, 3)])
+def test_dropouts_open_a_row_with_as_many_colluders_as_is_said(suite, size, smallest):
+    some = small(size=size, smallest=smallest)
+    names = [name for name in ATTACKS if name.startswith("faked dropouts")]
+    assert [ATTACKS[name].play(suite, some).succeeded for name in names] == [True, False]
+
+
+def test_every_attack_has_an_answer_that_it_gets_somewhere():
+    """One that never succeeds would show nothing where it fails; noise is the one thing that hides a difference."""
+    assert {name for name, attack in ATTACKS.items() if not attack.opens} == {
+        "faked dropouts, one colluder less",
+        "parent minus child, fresh noise",
+    }
+    assert all(attack.closed or attack.opens for attack in ATTACKS.values())
+
+
+def test_the_page_has_the_same_table():
+    told = re.findall(r"^\| `([^`]+)` \|[^|]*\| ([^|]*) \| ([^|]*) \|$", PAGE, re.MULTILINE)
+    short = {SCARY: "ckks-demo"}
+
+    def words(suites):
+        return ", ".join(f"`{short.get(suite, suite)}`" for suite in suites) or "-"
+
+    assert {name: (opens, closed) for name, opens, closed in told if name in ATTACKS} == {
+        name: (words(attack.opens), words(attack.closed)) for name, attack in ATTACKS.items()
+    }
+
+
+BROKEN = {
+    "no check of ciphertexts": ("bfv", encrypted, "checks", lambda slots, *_: slots[:, 0] * 0, "copied ciphertext"),
+    "no mask inside": ("bfv+mask", pairs, "modular", lambda *_: lambda key: np.int64(0), "server with key holder"),
+    "no masks of pairs": (
+        "mask", masked.pairs, "pair_masks", lambda *_: np.int64(0), "single opening",
+    ),
+    "few are enough": ("bfv", encrypted, "require_enough", lambda *_: None, "faked dropouts, one colluder less"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_suite_lets_an_attack_succeed(monkeypatch, name):
+    suite, room, what, mutant, attack = BROKEN[name]
+    monkeypatch.setattr(room, what, mutant)
+    assert ATTACKS[attack].play(suite, small()).succeeded
+
+
+@pytest.fixture(scope="module")
+def sealed_sums(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("sums") / "run", FEDREP | {"server": [{"use": "geometric-median"}]}, "bfv")
+
+
+def judged(run):
+    result = verify(load_run(run.path), "secure-aggregation", data=tiny_dataset(), save=False)
+    return result, next(found for found in result.findings if found.audit == "aggregation-attacks")
+
+
+def test_sums_by_a_suite_pass_and_the_report_says_who_learns_what(sealed_sums, tmp_path):
+    result, found = judged(sealed_sums)
+    assert (result.verdict, found.verdict) == ("PASS", "PASS"), result.reason
+    assert found.values["rows"] == 0 < found.values["attacks"]
+    assert found.values["held"] == found.values["controls"] > 10
+    assert "Nobody did what opens a row of 'bfv': server with key holder" in str(found.assumptions)
+    assert judged(sealed_sums)[1] == found
+    pages = [report(result, out=tmp_path / name).read_text() for name in ("page.html", "page.md")]
+    for page in pages:
+        assert "who learns what" in page
+        for party in ("Server", "Key holder", "Witness", "Partner in a buffer", "Auditor", "Public"):
+            assert party in page
+        assert re.search(r"33\.4 %", page)  # one of three others
+    assert "Exposure: the chance" in pages[0]
+
+
+def test_no_suite_is_not_applicable_and_has_its_exposure_told(tmp_path):
+    run = trained(tmp_path / "run", FEDREP, None)
+    result, found = judged(run)
+    assert (result.verdict, found.verdict) == ("INCONCLUSIVE", "NOT_APPLICABLE")
+    sums = sums_of(run)
+    assert (sums.suite, sums.places, sums.parties) == (None, 4, ())
+    assert sums.over(1) == (pytest.approx(1 / 3), pytest.approx(5 / 9))
+    check_audit(AggregationAttacks(), subjects=("training",))
+
+
+def test_plain_sums_are_no_pass(tmp_path):
+    found = judged(trained(tmp_path / "run", FEDREP | {"server": [{"use": "geometric-median"}]}, "plain"))[1]
+    assert (found.verdict, found.shows[:19]) == ("INCONCLUSIVE", "The suite 'plain' h")
+
+
+def test_a_suite_that_an_attack_opens_fails(sealed_sums, monkeypatch):
+    monkeypatch.setattr(encrypted, "checks", lambda slots, *_: slots[:, 0] * 0)
+    result, found = judged(sealed_sums)
+    assert (result.verdict, found.verdict) == ("FAIL", "FAIL")
+    assert "copied ciphertext" in found.shows + str(found.details)
+
+
+def test_a_broken_attack_decides_nothing(sealed_sums, monkeypatch):
+    idle = replace(ATTACKS["single opening"], play=lambda suite, opening: Got(None, opening.row))
+    monkeypatch.setitem(ATTACKS, "single opening", idle)
+    result, found = judged(sealed_sums)
+    assert (result.verdict, found.verdict) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert "gets nothing where it must" in found.shows
+
+
+def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):
+    code, out, _ = fuaudit("show", sealed_sums.path)
+    assert code == 0
+    assert "a client's row is open to the server with 1 colluding client in 33.4 % of rounds" in out
+
+
+def test_values_beyond_the_range_of_a_row_are_summed_and_beyond_that_of_a_sum_are_not():
+    """What the page says of a client that lies: nobody sees a row, so nobody sees that one value is too large."""
+    some = small()
+    large = 2 * some.largest
+    with Parties("bfv", some.rows // 2) as four:
+        row = four.rows[0].copy()
+        row[0] = large - four.rows[1:, 0].sum() - 1
+        four.clients[0]._vault.put("row", row + four.terms.largest)
+        announced, messages = four.sent()
+        assert four.opened(messages, announced).sums[0] == large - 1 > some.largest
+    assert not openings.overflow("bfv", some).succeeded
+
+
+@pytest.mark.parametrize(("suite", "columns"), [("bfv", 5), ("bfv+mask", 13_000), ("mask", 500)])
+def test_sizes_are_those_of_messages(suite, columns):
+    """At most as long, and nearly: ciphertexts are compressed."""
+    told = {(one.party, one.to): one.size for one in sent(suite, 4, columns, 12, 8)}
+    with Parties(suite, rows_of(4, columns)) as four:
+        signed = 64
+        if suite == "mask":
+            announced, shared, rows = four.masked_rows()
+            came = [message.sender for message in rows]
+            last = [one.unmask(came) for one in four.mask_clients]
+            size = sum(len(some[0].body) + signed for some in (announced, shared, rows, last))
+            assert told == {("client", "server"): size}
+            return
+        announced, rows = four.sent()
+        size = sum(len(some[0].body) + signed for some in (announced, rows) if some)
+        total: Total = four.server.total(rows, announced)
+        handout = four.holder.handout(0)
+        real = {
+            ("client", "server and witness"): size,
+            ("server", "witness and key holder"): sum(map(len, total.ciphertexts)),
+            ("witness", "key holder"): signed,
+            ("key holder", "each client"): len(handout.terms + handout.public + handout.weights + handout.offsets),
+            ("key holder", "server"): len(four.holder.keyless()) + 8 * columns,
+        }
+    assert told.keys() == real.keys()
+    assert all(0.8 * told[key] <= real[key] <= told[key] for key in real), (told, real)

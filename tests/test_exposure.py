@@ -1,0 +1,179 @@
+"""Exposure: exact chances against every order of the clients, and the least sums against real suites."""
+
+from fractions import Fraction
+from itertools import combinations, permutations
+from math import log
+
+import numpy as np
+import pytest
+from fuaudit_plugins.secure_sum import SecureSum, sizes
+from hypothesis import given
+from hypothesis import strategies as st
+from secure_parties import opening_of, rows_of
+
+from fuaudit.secure import masked
+from fuaudit.secure.attacks.buffers import both_secrets
+from fuaudit.secure.exposure import Buffer, exposed, fewest, meeting, partners_needed, within
+from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.suites import Suite
+
+SUITES = (None, "bfv", "bfv+mask", "mask", "plain")
+
+
+def buffers_of(places, size, smallest="complete"):
+    return [Buffer(n, n if smallest == "complete" else smallest) for n in sizes(places, size)]
+
+
+def by_listing(suite, buffers, colluders):
+    """Every order of the clients, and every choice of who did not come: a sum of one honest row opens it."""
+    places, seen, opened = sum(one.size for one in buffers), 0, 0
+    bad = set(range(1, colluders + 1))
+    for order in permutations(range(places)):
+        at = 0
+        for one in buffers:
+            some = order[at : at + one.size]
+            at += one.size
+            if 0 in some:
+                opened += suite == "plain" or _opens(suite, one, set(some), bad)
+        seen += 1
+    return Fraction(opened, seen)
+
+
+def _opens(suite, buffer, some, bad):
+    """Whether the server can have a sum of client 0 and of colluders alone, or in ``mask`` both secrets of client 0."""
+    sums = [
+        set(came) | {0}
+        for count in range(fewest(suite, buffer) - 1, buffer.size)
+        for came in combinations(sorted(some - {0}), count)
+    ]
+    if any(one - {0} <= bad for one in sums):
+        return True
+    if suite != "mask" or fewest(suite, buffer) >= buffer.size:
+        return False
+    honest, theirs = len(some - bad), len(some & bad)
+    needed = masked_threshold(buffer.size)
+    return any(theirs + told >= needed and theirs + honest - told >= needed for told in range(1, honest + 1))
+
+
+def masked_threshold(size):
+    return masked.threshold(type("T", (), {"members": range(size)}))
+
+
+SMALL = [
+    (places, size, smallest, colluders)
+    for places in range(2, 7)
+    for size in range(2, places + 1)
+    for smallest in ("complete", 2, 3, 4)
+    for colluders in range(places)
+    if places < 6 or size < 4
+]
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=str)
+def test_chances_are_those_of_all_orders(suite):
+    known = {}
+    for places, size, smallest, colluders in SMALL:
+        buffers = buffers_of(places, size, smallest)
+        key = (*sorted((one.size, one.smallest) for one in buffers), colluders)
+        if key not in known:
+            known[key] = by_listing(suite, buffers, colluders)
+        assert exposed(suite, buffers, colluders) == known[key], (places, size, smallest, colluders)
+    assert len({*known.values()}) > 1 or suite == "plain"
+
+
+FIGURES = {
+    "two": (2, "complete", 1, "0.226"),
+    "two, in ten rounds": (2, "complete", 10, "0.923"),
+    "four complete": (4, "complete", 1, "0.008"),
+    "three of four": (4, 3, 1, "0.120"),
+    "three of eight": (8, 3, 1, "0.510"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_of_32_clients_with_7_who_collude(name):
+    size, smallest, rounds, due = FIGURES[name]
+    chance = exposed("bfv", buffers_of(32, size, smallest), 7)
+    assert f"{float(within(chance, rounds)):.3f}" == due
+
+
+def test_behind_masks_fewer_rows_open_less():
+    """With a list of more than half five of eight have to come, with two thirds six; but two secrets open a row too."""
+    few = buffers_of(32, 8, 3)
+    assert [fewest(suite, few[0]) for suite in ("bfv", "bfv+mask", "mask")] == [3, 5, 6]
+    assert [partners_needed(suite, few[0]) for suite in ("bfv", "bfv+mask", "mask")] == [2, 4, 4]
+    # (35 * 2024 + 21 * 276 + 7 * 24 + 1) / 2629575 of these have four of seven partners or more who collude
+    assert [round(float(exposed(suite, few, 7)), 4) for suite in ("bfv", "bfv+mask")] == [0.5101, 0.0292]
+
+
+@given(st.integers(2, 40), st.integers(2, 9), st.integers(2, 9), st.sampled_from(SUITES), st.data())
+def test_chances_grow_with_colluders_and_with_rows_that_may_be_left_out(places, size, smallest, suite, data):
+    colluders = data.draw(st.integers(0, places - 1))
+    complete, fewer = buffers_of(places, size), [Buffer(n, min(n, smallest)) for n in sizes(places, size)]
+    one, other = (exposed(suite, some, colluders) for some in (complete, fewer))
+    assert 0 <= one <= other <= 1
+    assert one <= exposed(suite, complete, places - 1) == 1
+    assert colluders == 0 or exposed(suite, complete, colluders - 1) <= one
+    assert suite == "plain" or exposed(suite, complete, 0) == 0
+    assert within(other, 3) == 1 - (1 - other) * (1 - other) * (1 - other)
+
+
+def test_the_chance_of_rounds_is_that_of_one_in_each():
+    assert [within(Fraction(1, 3), rounds) for rounds in range(3)] == [0, Fraction(1, 3), Fraction(5, 9)]
+
+
+@pytest.mark.parametrize(("places", "size"), [(2, 2), (5, 2), (6, 2), (6, 3), (7, 3), (4, 9)])
+def test_who_meets_whom_is_counted_over_all_orders(places, size):
+    met = count = 0
+    for order in permutations(range(places)):
+        at, count = 0, count + 1
+        for one in sizes(places, size):
+            met += {0, 1} <= set(order[at : at + one])
+            at += one
+    assert meeting(buffers_of(places, size)) == Fraction(met, count)
+
+
+@pytest.mark.parametrize("colluders", [-1, 4])
+def test_more_colluders_than_others_are_refused(colluders):
+    with pytest.raises(ValueError, match="0 to 3 can collude"):
+        exposed("bfv", buffers_of(4, 2), colluders)
+
+
+# what suites do
+
+
+@pytest.mark.parametrize("suite", ["bfv", "bfv+mask", "mask"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6])
+def test_suites_open_from_as_many_rows_as_is_said(suite, size):
+    """The server says of some that they did not come; one row less is refused."""
+    step = "send" if suite == "bfv" else "announce"
+    for smallest in {2} if size == 2 else {3, size - 1, size} - {2}:
+        few = fewest(suite, Buffer(size, smallest))
+        rows = rows_of(size, 5)
+        gone = dict.fromkeys(range(size - few), step)
+        found = Suite(suite, most=8).opened(rows, 12, absent=gone, smallest=smallest)
+        assert np.array_equal(found.sums, rows[size - few :].sum(axis=0))
+        with pytest.raises(RefusedError):
+            Suite(suite, most=8).opened(rows, 12, absent=gone | {size - 1: step}, smallest=smallest)
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 7, 8])
+def test_behind_masks_as_many_partners_have_both_secrets_as_is_said(size):
+    """One less has not. So the second way is there, and is no shorter than it is said to be."""
+    needed = partners_needed("mask", Buffer(size, 3))
+    some, split = opening_of(size, 5, smallest=3), 2 * fewest("mask", Buffer(size, 2)) - size
+    if split == needed:
+        assert np.array_equal(both_secrets(some, needed), some.row)
+    assert both_secrets(some, split - 1) is None
+
+
+def test_the_transport_says_its_buffers():
+    assert SecureSum(2).buffers(5) == [(3, 3), (2, 2)]
+    assert SecureSum(4, smallest=3).buffers(9) == [(5, 3), (4, 3)]
+    assert SecureSum(4, smallest=3).buffers(2) == [(2, 3)]
+
+
+def test_rounds_until_half_of_the_rows_were_open():
+    """The curve of the figure: of 32 with 7, in buffers of two, a row is open by the third round at even odds."""
+    chance = float(exposed("bfv", buffers_of(32, 2), 7))
+    assert log(0.5) / log(1 - chance) < 3
