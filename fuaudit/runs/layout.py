@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from fuaudit.commitments.contents import MORE
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
@@ -178,7 +179,8 @@ _SECRETS = Fields(
         "generations": listed(by_id(is_digest)),
         "names": _NAMES,
         "salts": listed(_is_part),
-    }
+    },
+    {"parties": listed(is_digest)},
 )
 _TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
 _MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
@@ -267,7 +269,7 @@ class When(StrEnum):
     ALWAYS = "every run"
     EDITED = "a run whose model an editor made"
     RECORDED = "a run with draws that no seed gives"
-    SECRET = "a run in whose rounds clients keep or draw something"
+    SECRET = "a run in whose rounds clients keep, draw or sign something"
     REMEMBERED = "a run in whose rounds clients keep something"
     RECEIVED = "a run with rounds that came in messages"
     PRUNED = "a run that was pruned"
@@ -417,15 +419,15 @@ FILES: dict[str, File] = _table(
     ),
     File(
         CONTENTS,
-        "salted leaves of what every row holds",
+        "salted leaves of what every row holds; who signs, and the ends of chains of lots",
         Tensors(
             {**dict.fromkeys(("clients", "ends"), ("int64", 1)), **dict.fromkeys(_DIGESTS, ("uint8", 2))},
-            {"secrets": ("uint8", 2)},
+            dict.fromkeys(MORE, ("uint8", 2)),
         ),
         _AUDITOR,
         exempt="the commitment covers them",
         first=True,
-        own="her leaves, and the way to the root",
+        own="her leaves, her key and her end, and the way to the root",
     ),
     File(
         CLIENTS,
@@ -484,7 +486,7 @@ FILES: dict[str, File] = _table(
     ),
     File(
         SECRETS,
-        "the clients' secrets, a generation after the other, their names, and the salts of leaves",
+        "secrets of clients, a generation after the other, and of those who sign sums; names, and the salts of leaves",
         Json(_SECRETS.wrong),
         _OWN,
         When.SECRET,

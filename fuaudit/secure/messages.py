@@ -23,12 +23,15 @@ SIGNATURE_BYTES = 64
 
 
 class Identity:
-    """A key that a party signs with; ``public`` (64 hexadecimal digits) stands in the roster."""
+    """A key that a party signs with; ``public`` (64 hexadecimal digits) stands in the roster.
 
-    def __init__(self) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    It follows from a ``seed`` of 32 bytes; without one it is new.
+    """
 
-        self._key: Ed25519PrivateKey | None = Ed25519PrivateKey.generate()
+    def __init__(self, seed: bytes | None = None) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey as Key
+
+        self._key: Ed25519PrivateKey | None = Key.generate() if seed is None else Key.from_private_bytes(seed)
         self.public = self._key.public_key().public_bytes_raw().hex()
 
     def signature(self, said: bytes) -> bytes:

@@ -229,9 +229,19 @@ class Exchange:
         return self.drawing_solver or any(says(part, "draws") for part in self.parts)
 
     @property
+    def signs(self) -> bool:
+        """Whether the server sees sums: then each client has an identity, whoever makes the sums."""
+        return bool(self.transport.shows == "sums")
+
+    @property
+    def casts_lots(self) -> bool:
+        """Whether a lot says who is with whom in sums: then each client has a part in it."""
+        return self.signs and bool(says(self.transport, "draws"))
+
+    @property
     def has_secrets(self) -> bool:
-        """Whether clients keep or draw something: then each of them has a secret."""
-        return self.clients_keep or self.draws
+        """Whether clients keep, draw or sign something: then each of them has a secret."""
+        return self.clients_keep or self.draws or self.signs
 
     @property
     def telling(self) -> frozenset[str]:

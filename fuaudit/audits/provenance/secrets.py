@@ -92,7 +92,7 @@ def _in_common(run: Run) -> Iterator[str]:
     """Who was committed to with one secret, by equal digests: a sentence for each such secret."""
     owners: dict[bytes, list[int]] = {}
     for client in run.contents.clients:
-        owners.setdefault(run.contents.secret_of(client), []).append(client)
+        owners.setdefault(run.contents.own_of(client).secret, []).append(client)
     for first, *others in owners.values():
         if others:
             yield f"Client {first} has one secret with {counted(len(others), 'other')}, client {others[0]} among them."
