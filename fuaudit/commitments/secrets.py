@@ -34,6 +34,9 @@ from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Plan
 from fuaudit.plans.stage_draws import Generation, PlannedDraws
 
+MADE = "apart", "from one secret"
+"""How the secrets of training can have been made."""
+
 Secrets = Mapping[int, bytes]
 """Client id -> its secret of 32 bytes, in one generation."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.commitments.contents import MORE
+from fuaudit.commitments.secrets import MADE
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
@@ -174,7 +175,7 @@ _NAMES = either(is_nothing, by_id(is_name))
 _CLIENTS = Fields({"names": _NAMES, "salts": either(is_nothing, listed(_is_part))})
 _SECRETS = Fields(
     {
-        "made": among("apart", "from one secret"),
+        "made": among(*MADE),
         "shared": listed(is_digest),
         "generations": listed(by_id(is_digest)),
         "names": _NAMES,

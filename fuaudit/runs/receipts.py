@@ -21,8 +21,10 @@ from fuaudit.commitments.contents import (
     row_digests,
     row_leaf,
 )
-from fuaudit.commitments.identities import PARTIES
+from fuaudit.commitments.identities import PARTIES, public_key
 from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON, commitment
+from fuaudit.commitments.lots import chain_end, chain_length
+from fuaudit.commitments.secrets import MADE, secret_digest
 from fuaudit.commitments.tree import root_over, tree_path, tree_root
 from fuaudit.config import parse_toml
 from fuaudit.data.adversaries import clients_of, turned
@@ -306,6 +308,25 @@ def _place(row: Row, left: Mapping[int, bytes]) -> int | None:
     if row.id in left and row.holds(left[row.id]):
         return row.id
     return next((place for place, digest in left.items() if row.holds(digest)), None)
+
+
+def not_hers(receipt: Receipt, secret: bytes) -> tuple[str, ...]:
+    """What in a receipt does not follow from a client's first secret of 32 bytes, in words: nothing where it is hers.
+
+    Raises:
+        UsageError: the receipt has no digest of a secret, because clients of its run have none.
+    """
+    own = receipt.own
+    if not own.secret:
+        raise UsageError(f"the receipt of {receipt.whose!r} is of a run whose clients have no secrets")
+    rounds = build("learners", parse_toml(receipt.config)["learner"]).law.rounds
+    length = chain_length(rounds, parse_toml(receipt.config)["run"]["requests"])
+    follow = {
+        "secret": own.secret in [secret_digest(secret, made) for made in MADE],
+        "key": own.identity in (b"", public_key(secret)),
+        "end of her chain": not own.lot or own.lot == chain_end(secret, length),
+    }
+    return tuple(name for name, same in follow.items() if not same)
 
 
 def check_dataset(receipt: Receipt, dataset: Dataset) -> Checked:

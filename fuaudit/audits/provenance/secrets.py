@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.commitments.identities import public_key
 from fuaudit.commitments.secrets import Renewal
 from fuaudit.draws import Position
 from fuaudit.errors import RedactedError
@@ -55,6 +56,30 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
             )
     text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {secrets.made}."
     return holds(text, " ".join([OWN[secrets.made], *_in_common(run)]))
+
+
+def parties_follow(run: Run) -> CheckResult:
+    """Keys to sign with, and chains of parts in lots, are those that follow from secrets, of all who are not erased."""
+    try:
+        secrets, lots = run.secrets, run.lots
+    except RedactedError as error:
+        return unclear(str(error.args[0]))
+    if secrets is None:
+        return holds(f"Nobody signs anything in rounds of {name_of(run)}.")
+    for client, secret in secrets.generations[0].items():
+        own = run.contents.own_of(client)
+        if public_key(secret) != own.identity:
+            return fails(
+                f"Client {client} of {name_of(run)} was committed to with a key that her secret does not give."
+            )
+        if lots is not None and lots.chain(client).end != own.lot:
+            return fails(
+                f"Client {client} of {name_of(run)} was committed to with the end of another chain of parts in lots "
+                "than follows from her secret."
+            )
+    if b"".join(map(public_key, secrets.parties)) != run.contents.party_keys:
+        return fails(f"Witness or key holder of {name_of(run)} have keys that their secrets do not give.")
+    return holds(f"Keys of the parties of {name_of(run)}, and their parts in lots, follow from their secrets.")
 
 
 def noise_used_once(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
