@@ -57,7 +57,7 @@ def measured(length: int) -> str:
 
 def main() -> None:
     """Print the table."""
-    print("| rounds in all | s, the end | s, a chain | µs, rounds in turn | µs, every 100th part | KiB held | KiB, all |")
+    print("| rounds in all | s, the end | s, a chain | µs, in turn | µs, a hundredth on | KiB held | KiB, all |")
     print("|---|---|---|---|---|---|---|")
     for length in map(int, sys.argv[1:] or ("1000", "10000", "100000", "1000000")):
         print(measured(length), flush=True)
