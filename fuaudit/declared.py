@@ -327,7 +327,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "client_stages": ("settle",),
     "laws": ("included",),
     "stages": ("rows_left",),
-    "transports": ("require_places", "rows_left", "secured"),
+    "transports": ("require_places", "rows_left", "members", "secured"),
 }
 """Kind of plugin -> the methods that it may have."""
 

@@ -15,6 +15,8 @@ from functools import cached_property
 from fuaudit.commitments.keys import derive
 from fuaudit.draws.chains import Chain, back, lot_key
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import canonical_json
 
 
 def chain_length(rounds: int, requests: int) -> int:
@@ -29,6 +31,11 @@ def chain_end(secret: bytes, length: int) -> bytes:
 
 def _last(secret: bytes) -> bytes:
     return derive(secret, "lot")
+
+
+def context_of(commitment: str, context: str) -> str:
+    """What clients sign beside a contribution: which run it is for, and which generation; 64 hexadecimal digits."""
+    return sha256(canonical_json([commitment, context]))
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,12 @@ class PlannedDraws:
         return self.generations[source], at._replace(version=version)
 
 
+def generation_of(plan: Plan, number: int) -> int:
+    """With the keys of which generation the stages of a round draw."""
+    source, _ = plan.latest(Position(number, plan.law.steps + 1))
+    return source
+
+
 def keeps_draws(plan: Plan, number: int) -> bool:
     """Whether a stage still draws what it drew before request ``number``: then the first of round 1 does."""
-    source, _ = plan.latest(Position(1, plan.law.steps + 1))
-    return source < number
+    return generation_of(plan, 1) < number

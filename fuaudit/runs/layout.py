@@ -45,7 +45,18 @@ from fuaudit.formats.schema import (
     is_word,
     listed,
 )
-from fuaudit.runs.forms import OTHERS, Checkpoint, Deliveries, Elsewhere, Json, Lines, Memories, Tensors, Toml
+from fuaudit.runs.forms import (
+    OTHERS,
+    Checkpoint,
+    Deliveries,
+    Elsewhere,
+    Envelopes,
+    Json,
+    Lines,
+    Memories,
+    Tensors,
+    Toml,
+)
 from fuaudit.secure.names import EXACT
 
 FORMAT = "fuaudit run 2"
@@ -68,6 +79,9 @@ CLIENTS_FOLDER = "clients/"
 MEMORIES = f"{CLIENTS_FOLDER}{_NUMBER}.safetensors"
 SECRETS = f"{CLIENTS_FOLDER}secrets.json"
 RECEIVED = f"received/{_NUMBER}.safetensors"
+TRANSCRIPT_FOLDER = "transcript/"
+CHAIN = f"{TRANSCRIPT_FOLDER}chain.jsonl"
+BODIES = f"{TRANSCRIPT_FOLDER}{_NUMBER}.bodies"
 INVOLVEMENT = "involvement.safetensors"
 METRICS = "metrics.json"
 PARTICIPATION = "participation.json"
@@ -227,7 +241,7 @@ def is_timed(kind: str) -> bool:
     return kind != "round"
 
 
-_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_stage_events}}
+_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_stage_events, "transcript": is_digest}}
 EVENTS: Mapping[str, tuple[Fields, ...]] = {
     kind: tuple(
         Fields(
@@ -273,6 +287,8 @@ class When(StrEnum):
     SECRET = "a run in whose rounds clients keep, draw or sign something"
     REMEMBERED = "a run in whose rounds clients keep something"
     RECEIVED = "a run with rounds that came in messages"
+    SECURED = "a run whose sums a suite made"
+    SUMMED = "a run whose sums a suite made, until a prune"
     PRUNED = "a run that was pruned"
     BURIED = "what a prune leaves of an ancestor"
 
@@ -319,7 +335,7 @@ class File:
 
     name: str
     role: str
-    form: Json | Tensors | Toml | Lines
+    form: Json | Tensors | Toml | Lines | Envelopes
     readers: tuple[Reader, ...]
     when: When = When.ALWAYS
     exempt: str = ""
@@ -506,6 +522,26 @@ FILES: dict[str, File] = _table(
         exempt="it came in messages, and can hold anything",
         held=Held("what came in messages", by_model=True),
         tells="rows of clients, or sums of them, as they came",
+    ),
+    File(
+        CHAIN,
+        "a line for each message of secure sums, each with the digest of the line before",
+        Lines(2**30),
+        _SERVER,
+        When.SECURED,
+        exempt="keys and masks are never drawn twice; the ledger holds its head after every round",
+        listed=False,
+    ),
+    File(
+        BODIES,
+        "the messages of the secure sums of a round",
+        Envelopes(),
+        _SERVER,
+        When.SUMMED,
+        exempt="keys and masks are never drawn twice; the chain holds the digest of each, and ciphertexts can hold "
+        "anything",
+        listed=False,
+        tells="sums of clients' rows, and rows that are masked, encrypted, or in the suite plain as they are",
     ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(

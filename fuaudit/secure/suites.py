@@ -37,13 +37,18 @@ ORDER = (*STEPS, "witness", "receipt")
 NOBODY: Mapping[int, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass
 class Books:
-    """What every party of a run remembers from round to round, so that no buffer is opened twice."""
+    """What every party of a run remembers from round to round, so that no buffer is opened twice.
+
+    Attributes:
+        kept: what the run brings to each opening; None where it keeps no transcript.
+    """
 
     clients: dict[int, Once] = field(default_factory=dict)
     witness: Once = field(default_factory=Once)
     holder: Once = field(default_factory=Once)
+    kept: Kept | None = None
 
     def client(self, number: int) -> Once:
         """That of a client."""
@@ -61,6 +66,21 @@ class Signers:
 
 Record = Callable[[Message], None]
 """Who is given every message of an opening, in the order in which they are sent."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a run that keeps a transcript brings to each opening.
+
+    Attributes:
+        record: keeps every message.
+        signers: its identities; None makes new ones for each buffer.
+        reveal: has the clients of a round, by its number, reveal their parts in its lot; called before its buffers.
+    """
+
+    record: Record
+    signers: Signers | None = None
+    reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
 
 
 @dataclass(frozen=True)
@@ -138,6 +158,8 @@ class Suite:
         if record is not None and self.name == SCARY:
             raise UsageError(f"{SCARY} has no messages that could be recorded")
         self.start()
+        if books is not None and books.kept is not None:
+            signers, record = signers or books.kept.signers, record or books.kept.record
         with ExitStack() as parties:
             members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
             signing = signers or _new_signers(members, parties)

@@ -242,7 +242,10 @@ def carry_out(
         record_request(writer, parent)
         return _edit(writer, ready, parent, plan)
     keep_rounds(writer, ready, parent, plan)
-    return finish(writer, secured(ready, suite_of(writer.ledger)), plan, plan.law.rounds, progress, draws=draws)
+    books = Books()
+    keep_messages(books, writer, plan)
+    sums = secured(ready, suite_of(writer.ledger), books)
+    return finish(writer, sums, plan, plan.law.rounds, progress, draws=draws)
 
 
 def keep_rounds(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> None:
