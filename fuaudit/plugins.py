@@ -65,16 +65,16 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
     "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
-    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault", "Labelled", "Law",
-    "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError",
-    "Population", "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext",
-    "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape",
-    "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "UniformLaw", "Unlearner", "UsageError",
-    "Verdict", "WeightedLaw",
-    "WrongRelative", "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
+    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault",
+    "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
+    "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
+    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
+    "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed",
+    "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
+    "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
-    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness", "federation", "fitting",
-    "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
+    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
+    "federation", "fitting", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {

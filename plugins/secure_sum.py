@@ -206,6 +206,11 @@ class SecuredSum(SecureSum):
     numbers: Quantise | SkellamNoise = field(kw_only=True)
     books: Books = field(kw_only=True, repr=False, compare=False)
 
+    @property
+    def bits(self) -> int:
+        """Of a value that is summed."""
+        return int(self.numbers.bits)
+
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """As :class:`SecureSum`; clients reveal their parts in the lot before anything is drawn by it."""
         if self.books.kept is not None:

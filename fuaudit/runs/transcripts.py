@@ -1,8 +1,8 @@
 """The transcript of a run: every message of its secure sums, as far as it is there, and the chain over all of them.
 
-The chain is no file of the manifest, so the digest of the run does not hang on it. The ledger holds its head after every
-round, and the seal closes the ledger. Bodies are as long as the chain says; whether they are those of the chain is
-asked by the audit "transcript" alone, for they are large.
+The chain is no file of the manifest, so the digest of the run does not hang on it. The ledger holds its head after
+every round, and the seal closes the ledger. Bodies are as long as the chain says. Whether they are those of the chain
+is asked by the audit "transcript" alone, for they are large.
 """
 
 from __future__ import annotations

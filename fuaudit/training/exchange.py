@@ -111,8 +111,8 @@ class Transport(Protocol):
     ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
     as sums. ``secured(suite, before, books)`` is a transport with the same deliveries, whose sums a
     suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot;
-    ``books`` is what its parties remember. ``members(places, lot)`` of one with a lot says which clients, of those at
-    the places of a round, are in each sum.
+    ``books`` is what its parties remember, and its ``suite`` and the ``bits`` of a value can be read.
+    ``members(places, lot)`` of one with a lot says which clients, of those at the places of a round, are in each sum.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]

@@ -82,7 +82,8 @@ def resume(
         writer.record_platform(Platform.here(ready, done))
         books = Books()
         keep_messages(books, writer, unfinished.plan)
-        return finish(writer, secured(ready, suite_of(ledger), books), unfinished.plan, info["rounds_executed"], progress)
+        sums = secured(ready, suite_of(ledger), books)
+        return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
 
 
 def remove_torn(folder: Path) -> None:

@@ -136,4 +136,3 @@ def copy_transcript(folder: Path, out: Path, bodies: bool = True) -> None:
     for name in names_of_transcript(folder):
         if bodies or name == CHAIN:
             write_bytes(out / name, read_bytes(folder / name, limit_of(name)), mode=mode_of(name))
-
