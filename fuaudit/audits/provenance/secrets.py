@@ -74,8 +74,8 @@ def parties_follow(run: Run) -> CheckResult:
             )
         if lots is not None and lots.chain(client).end != own.lot:
             return fails(
-                f"Client {client} of {name_of(run)} was committed to with the end of another chain of lots than follows from "
-                "her secret."
+                f"Client {client} of {name_of(run)} was committed to with the end of another chain of lots than "
+                "follows from her secret."
             )
     if b"".join(map(public_key, secrets.parties)) != run.contents.party_keys:
         return fails(f"Witness or key holder of {name_of(run)} have keys that their secrets do not give.")
