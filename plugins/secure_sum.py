@@ -2,8 +2,8 @@
 
 Yang, Wang, Li: "FedREP" (section 3.3 and Algorithm 1), as SHARE before it. A permutation of the m participations puts
 them into buffers, by lot and before anything is rejected. The server is given the mean of each buffer. A robust rule
-works on these means. The permutation has a key to which every client of the round adds a part that was committed to
-before training (docs/run-format.md, Lots), so neither server nor clients choose who is with whom.
+works on these means. The permutation has a key to which every client of the round adds a contribution that was
+committed to before training (docs/run-format.md, Lots), so neither server nor clients choose who is with whom.
 
 What differs from print, and why:
 

@@ -135,7 +135,7 @@ def test_generations_never_share_a_contribution():
     for number in (0, 5):
         with pytest.raises(UsageError, match="has no lot"):
             lots.contribution(1, 0, number)
-    with pytest.raises(EvidenceError, match="the secret of client 3, from which its part in lots follows"):
+    with pytest.raises(EvidenceError, match="the secret of client 3, by which it contributes to lots"):
         lots.contribution(3, 0, 1)
 
 
@@ -180,7 +180,7 @@ def test_who_is_with_whom_depends_on_every_contribution(run):
         changed = other.draws(run.plan, run.commitment, run.contexts, lots)
         assert order(changed, 1, [0, 1, 2, 3]) != whole
         others = [one for one in range(4) if one != client]
-        assert order(changed, 1, others) == order(draws, 1, others), "who is not there has no part in it"
+        assert order(changed, 1, others) == order(draws, 1, others), "who is not there adds nothing"
     assert order(draws, 2, [0, 1, 2, 3]) != whole
     shared = draws.shared(1, TRANSPORT).permutation("order", 24).tolist()
     assert shared != whole, "what all draw with is no lot: whoever has the seeds knows it"
@@ -210,7 +210,7 @@ def test_a_child_and_its_parent_share_the_lots_of_kept_rounds_alone(run, tmp_pat
     pruned, _ = prune(child)
     (left,) = pruned.stage_draws(pruned.plan)
     assert all(order(after, n, [0, 1, 3]) == order(left, n, [0, 1, 3]) for n in (1, 2))
-    with pytest.raises(EvidenceError, match="the secret of client 2, from which its part in lots follows"):
+    with pytest.raises(EvidenceError, match="the secret of client 2, by which it contributes to lots"):
         order(left, 1, [0, 1, 2, 3])
     assert pruned.contents.root == run.contents.root
     assert set(pruned.secrets.generations[0]) == {0, 1, 3}
@@ -338,7 +338,7 @@ def test_where_the_server_sees_rows_nobody_signs(tmp_path):
     assert run.contents.tensors().keys() == {"clients", "ends", "names", "rows", "tests", "secrets"}
     assert (run.lots, run.secrets.parties) == (None, ())
     (draws,) = run.stage_draws(run.plan)
-    with pytest.raises(EvidenceError, match="nobody has a part in the lot of round 1"):
+    with pytest.raises(EvidenceError, match="nobody contributes to the lot of round 1"):
         order(draws, 1, [0])
 
 

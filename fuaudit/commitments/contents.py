@@ -78,7 +78,7 @@ class Own:
     Attributes:
         secret: the digest of her secret.
         identity: the public key that she signs with.
-        lot: the end of the chain of her parts in lots.
+        lot: the end of the chain of her contributions to lots.
 
     Raises:
         EvidenceError: she lacks one and has a later one.
@@ -130,7 +130,7 @@ class Contents:
         tests: leaves of the test rows, ``(T, 32)``.
         secrets: digests of the clients' secrets, ``(M, 32)``; None where they have none.
         identities: the public keys that clients sign with, ``(M, 32)``; None where the server sees rows.
-        lots: the ends of the chains of their parts in lots, ``(M, 32)``; None where no lot says who is in which sum.
+        lots: the ends of the chains of their contributions, ``(M, 32)``; None where no lot says who is in which sum.
         parties: the public keys of witness and key holder, ``(2, 32)``; there where identities are.
     """
 

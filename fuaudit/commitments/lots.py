@@ -61,7 +61,7 @@ class Lots:
         if client not in self._chains:
             if client not in self.secrets:
                 raise EvidenceError(
-                    f"the secret of client {client}, from which its part in lots follows, was destroyed by a prune"
+                    f"the secret of client {client}, by which it contributes to lots, was destroyed by a prune"
                 )
             self._chains[client] = Chain(_last(self.secrets[client]), chain_length(self.rounds, self.requests))
         return self._chains[client]

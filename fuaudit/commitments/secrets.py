@@ -8,8 +8,8 @@ makes one noise. For a request each retained client makes its next secret from i
 request, the method with its options, and the round after which the request came. Two children of one parent never
 share noise: it would cancel in the difference of their models.
 
-Where the server sees sums, the key that a client signs with, and her parts in lots, follow from her first secret, and
-the commitment fixes them too (:mod:`fuaudit.commitments.identities`, :mod:`fuaudit.commitments.lots`).
+Where the server sees sums, the key that a client signs with, and her contributions to lots, follow from her first
+secret, and the commitment fixes them too (:mod:`fuaudit.commitments.identities`, :mod:`fuaudit.commitments.lots`).
 
 What all draw together has a secret of its own, which goes the same way. The first one is one more leaf of the tree of
 seeds, from which no plan is drawn.
@@ -119,7 +119,7 @@ class ClientSecrets:
 def committed_by(own: ClientSecrets | None, lots_of: tuple[int, int] | None) -> Committed:
     """What is committed to of the secrets of training; nothing where clients have none.
 
-    ``lots_of``: of how many rounds and requests their parts in lots are, where there are lots.
+    ``lots_of``: of how many rounds and requests their contributions to lots are, where there are lots.
     """
     if own is None:
         return Committed()

@@ -72,7 +72,7 @@ class PublicDraws:
 
 
 def _no_lot(number: int, clients: Sequence[int]) -> bytes:
-    raise EvidenceError(f"nobody has a part in the lot of round {number}: its transport shows rows, or draws nothing")
+    raise EvidenceError(f"nobody contributes to the lot of round {number}: its transport shows rows, or draws nothing")
 
 
 @dataclass(frozen=True)

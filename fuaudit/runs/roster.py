@@ -64,9 +64,9 @@ def committed_keys(run: Run) -> dict[Party, str]:
         raise UsageError(
             f"the server of {run.path} sees the rows of its clients: nobody signs anything, so there is no roster"
         )
-    clients = zip(contents.clients, contents.identities, strict=True)
-    parties = zip(PARTIES, contents.parties, strict=True)
-    return {who: key.tobytes().hex() for who, key in [*clients, *parties]}
+    parties: tuple[Party, ...] = (*contents.clients, *PARTIES)
+    keys = [key.tobytes().hex() for key in (*contents.identities, *contents.parties)]
+    return dict(zip(parties, keys, strict=True))
 
 
 def lines_of(run: Run) -> list[str]:

@@ -65,10 +65,8 @@ def roster(case: Case) -> CheckResult:
     found = list(differences(case.run, case.known.roster))
     if not found:
         return holds("The parties and their keys are those of the list that was received from outside.")
-    more = f" There {'are' if len(found) > 2 else 'is'} {counted(len(found) - 1, 'other difference')}." * (
-        len(found) > 1
-    )
-    return fails(f"The parties are not those of the list given by --roster. {found[0]}{more}")
+    rest = f" That is one of {counted(len(found), 'difference')}." if len(found) > 1 else ""
+    return fails(f"The parties are not those of the list given by --roster. {found[0]}{rest}")
 
 
 def beacon(case: Case) -> CheckResult:

@@ -59,7 +59,7 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
 
 
 def parties_follow(run: Run) -> CheckResult:
-    """Keys to sign with, and chains of parts in lots, are those that follow from secrets, of all who are not erased."""
+    """Keys to sign with, and chains of lots, follow from the secrets of all who are not erased."""
     try:
         secrets, lots = run.secrets, run.lots
     except RedactedError as error:
@@ -74,12 +74,12 @@ def parties_follow(run: Run) -> CheckResult:
             )
         if lots is not None and lots.chain(client).end != own.lot:
             return fails(
-                f"Client {client} of {name_of(run)} was committed to with the end of another chain of parts in lots "
-                "than follows from her secret."
+                f"Client {client} of {name_of(run)} was committed to with the end of another chain of lots than "
+                "follows from her secret."
             )
     if b"".join(map(public_key, secrets.parties)) != run.contents.party_keys:
         return fails(f"Witness or key holder of {name_of(run)} have keys that their secrets do not give.")
-    return holds(f"Keys of the parties of {name_of(run)}, and their parts in lots, follow from their secrets.")
+    return holds(f"Keys of the parties of {name_of(run)}, and their contributions to lots, follow from their secrets.")
 
 
 def noise_used_once(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
