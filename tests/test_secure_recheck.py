@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from secure_parties import rows_of
 from secure_transcripts import COLUMNS, SUITES, Kept, Training, written
 
@@ -459,6 +461,43 @@ def test_lots_that_nobody_committed_to_or_that_come_late(made):
         "client 2 contributed to the lot of a round that it is not in" in one.sentence for one in strangers.findings
     )
     assert any("does not have its signature" in one.sentence for one in made.checked(context="d" * 64).findings)
+
+
+def test_clients_whom_nobody_knows_are_named(made):
+    known = {client: key for client, key in made.keys.items() if client != 2}
+    for cohort in (None, lambda _: (0, 1, 2)):
+        checked = made.checked(clients=known, cohort=cohort)
+        assert any("client 2 contributed" in one.sentence for one in checked.findings)
+        assert any("another keys of clients" in one.sentence for one in checked.findings)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_no_bytes_make_anything_but_findings(trainings, data):
+    """Bytes of an envelope are changed, cut or repeated, and its line is written to fit."""
+    made = trainings[data.draw(st.sampled_from(["plain", "mask"]))]
+    messages = made.kept.messages()
+    place = data.draw(st.integers(0, len(messages) - 1))
+    content = bytearray(envelope(messages[place]))
+    for at in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4, unique=True)):
+        content[at] ^= data.draw(st.integers(1, 255))
+    kept, previous = Kept(), "0" * 64
+    for number, message in enumerate(messages, 1):
+        part = bytes(content) if number - 1 == place else envelope(message)
+        try:
+            said = parsed(part)
+        except RefusedError:
+            said = message
+        entry = Entry.of(said, part, number, previous)
+        kept.keep(1, part, entry.line)
+        previous = entry.digest
+    assert room.recheck(kept.content, kept.bodies.get, made.known()).findings
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_other_bytes_are_findings(trainings, content, body):
+    checked = room.recheck(content, lambda _: body, trainings["plain"].known())
+    assert [one.kind for one in checked.findings] == (["chain"] if content else ["head"])
 
 
 def test_a_chain_of_rounds_that_there_are_not(made):

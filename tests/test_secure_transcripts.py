@@ -12,7 +12,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.secure.envelope import envelope
 from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.refusal import RefusedError
-from fuaudit.secure.suites import SCARY, Suite
+from fuaudit.secure.suites import SCARY, Suite, remembered
 from fuaudit.secure.transcript import GENESIS, Chain, messages_of, opened_in, read_chain
 
 
@@ -146,6 +146,29 @@ def test_earlier_rounds_and_handouts_are_not_recorded(made):
         with pytest.raises(RefusedError, match="is not recorded"):
             new.transcript.record(message)
     assert not new.bodies
+
+
+def test_who_answered_before_a_break_does_not_answer_behind_it(suite, made):
+    """Of every message the parties remember: nothing is opened twice, and the next round opens."""
+    found, rows = made
+    messages = messages_of(found.chain().of_round(1), found.bodies[1], PATH)
+    if suite != "plain":  # rows in the open are told, not opened
+        with pytest.raises(RefusedError, match="answered already in round 1"):
+            Suite(suite).opened(rows[1, 0], 12, at=(1, 0), books=remembered(messages))
+    assert Suite(suite).opened(rows[1, 0], 12, at=(2, 0), books=remembered(messages)).members == (0, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["bfv", "bfv+mask"])
+@pytest.mark.parametrize("step", ["witness", "receipt"])
+def test_witness_and_key_holder_remember_by_themselves(name, step):
+    """Of their own messages alone, whatever clients forgot."""
+    found = Kept()
+    Suite(name).opened(rows_of(3, 5), 12, at=(1, 0), record=found.transcript.record)
+    messages = messages_of(found.chain().entries, found.bodies[1], PATH)
+    books = remembered(one for one in messages if one.step in ("terms", step))
+    with pytest.raises(RefusedError, match="answered already in round 1, buffer 0"):
+        Suite(name).opened(rows_of(3, 5), 12, at=(1, 0), books=books)
+    assert Suite(name).opened(rows_of(3, 5), 12, (3, 4, 5), at=(1, 1), books=books).members == (3, 4, 5)
 
 
 OF_CLIENTS = [(0, step) for step in ("announce", "share", "send", "unmask")]

@@ -23,7 +23,7 @@ from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
 from fuaudit.secure.masked import MaskServer, came_of
 from fuaudit.secure.messages import STEPS, Message, Step, list_digest, named, require_distinct
-from fuaudit.secure.names import EXACT, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, EXACT, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
@@ -32,9 +32,6 @@ from fuaudit.secure.transcript import ENDS, Chain, Entry, messages_of, read_chai
 
 TOLD = ("receipt", "opened")
 """Steps that tell a sum."""
-
-ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
-"""Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
 
 Bodies = Callable[[int], bytes | None]
 """Round -> its envelopes one after the other; None where they were removed."""
@@ -269,8 +266,8 @@ class _Lots:
         due = clients if known.cohort is None else known.cohort(number)
         for client in sorted({*due} - {*clients}):
             yield Finding("lot", f"client {client} withheld its contribution to the lot", number)
-        for client in sorted({*clients} - {*due, *known.clients}) or sorted({*clients} - {*due}):
-            yield Finding("lot", f"client {client} contributed to the lot of a round that it is not in", number)
+        if strangers := sorted({*clients} - ({*due} & known.clients.keys())):
+            yield Finding("lot", f"client {strangers[0]} contributed to the lot of a round that it is not in", number)
             return
         lot = Lot(known.context, number, due, tuple(known.clients.get(client, "") for client in due))
         try:
@@ -347,7 +344,7 @@ class _Buffers:
             message.sender
             for messages in self._played.values()
             for message in messages
-            if message.step == ANSWERS.get(known.suite)
+            if message.step == ANSWERS[known.suite]
         )
         for client, times in answers.items():
             if times > 1:

@@ -7,7 +7,7 @@ whoever runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,10 +17,10 @@ import numpy as np
 from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
-from fuaudit.secure.envelope import REASON_BYTES, terms_message
+from fuaudit.secure.envelope import REASON_BYTES, terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, named, require_enough
-from fuaudit.secure.names import HOLDER, SCARY, WITNESS
+from fuaudit.secure.names import ANSWERS, HOLDER, SCARY, WITNESS
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
@@ -48,6 +48,24 @@ class Books:
     def client(self, number: int) -> Once:
         """That of a client."""
         return self.clients.setdefault(number, Once())
+
+
+def remembered(messages: Iterable[Message]) -> Books:
+    """What the parties of a run remember who sent these messages: after a break nobody answers twice.
+
+    Raises:
+        RefusedError: they are none of one run.
+    """
+    books, suites = Books(), dict[bytes, str]()
+    for message in messages:
+        at = (message.round, message.buffer)
+        if message.step == "terms":
+            suites[message.terms] = terms_of(message).suite
+        elif message.step == ANSWERS.get(suites.get(message.terms, "")):
+            books.client(message.sender).require_first(message.round)
+        elif message.step in ("witness", "receipt"):
+            (books.witness if message.step == "witness" else books.holder).require_first(*at)
+    return books
 
 
 @dataclass(frozen=True)
