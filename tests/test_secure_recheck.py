@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from secure_parties import rows_of
-from secure_transcripts import COLUMNS, SUITES, Kept, Training, written
+from secure_transcripts import COLUMNS, CONTEXT, SUITES, Kept, Training, written
 
 from fuaudit.errors import UsageError
 from fuaudit.secure import recheck as room
@@ -20,7 +20,7 @@ from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import added_here
 from fuaudit.secure.refusal import RefusedError
-from fuaudit.secure.terms import coordinates_digest
+from fuaudit.secure.terms import Lot, coordinates_digest
 from fuaudit.secure.transcript import Entry
 
 KEYED = ("bfv", "bfv+mask")
@@ -456,6 +456,10 @@ def test_lots_that_nobody_committed_to_or_that_come_late(made):
     messages = made.kept.messages()
     late = [*messages[1:4], messages[0], *messages[4:]]
     found(made, late, "order", "step lot, which is not due there")
+    none = made.checked(written([one for one in messages if one.step != "lot"]), cohort=None, buffers=None)
+    assert {one.sentence for one in none.findings if one.kind == "lot"} == {"nobody contributed to the lot"}
+    few = made.checked(written(messages[1:]), cohort=None, buffers=None, context=CONTEXT)
+    assert {"message"} == kinds(few)  # the others signed that client 0 is in the round
     strangers = made.checked(cohort=lambda _: (0, 1))
     assert any(
         "client 2 contributed to the lot of a round that it is not in" in one.sentence for one in strangers.findings
@@ -568,3 +572,16 @@ def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
     monkeypatch.setattr(room, what, blind)
     left = made.checked(kept, **others).findings
     assert not left or {one.kind for one in left} == {"sum"}, left
+
+
+def test_who_is_in_a_buffer_is_in_the_lot():
+    """Also where nobody knows how buffers are drawn: two clients draw, and a third one is summed."""
+    made = Training("plain", rounds=0)
+    made.rounds = 1
+    two, record = Lot(CONTEXT, 1, (0, 1), tuple(made.keys.values())[:2]), made.kept.transcript.record
+    for client in (0, 1):
+        contribution = made.contributions[client].element(3)
+        record(Message.signed("lot", client, contribution, two, made.signers.clients[client]))
+    made.open(rows_of(3, COLUMNS), (0, 1, 2), (1, 0), {}, record)
+    checked = made.checked(cohort=None, buffers=None)
+    assert [one.sentence for one in checked.findings] == ["client 2 is in no lot of this round"]

@@ -264,6 +264,8 @@ class _Lots:
     def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Finding]:
         known, clients = self._known, tuple(sorted({message.sender for message in lots}))
         due = clients if known.cohort is None else known.cohort(number)
+        if not due:
+            yield Finding("lot", "nobody contributed to the lot", number)
         for client in sorted({*due} - {*clients}):
             yield Finding("lot", f"client {client} withheld its contribution to the lot", number)
         if strangers := sorted({*clients} - ({*due} & known.clients.keys())):
@@ -315,8 +317,7 @@ class _Buffers:
                 yield Finding("terms", _sentence(error), self.number, buffer)
                 continue
             all_terms.append(terms)
-            found = [Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages)]
-            yield from found
+            yield from (Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages))
         yield from self._wrong_members(all_terms, lots)
 
     def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
@@ -349,6 +350,9 @@ class _Buffers:
         for client, times in answers.items():
             if times > 1:
                 yield Finding("twice", f"client {client} answered {times} times in one round", self.number)
+        for terms in all_terms:
+            if lots.right is not None and (others := sorted({*terms.members} - lots.right.keys())):
+                yield Finding("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
         if known.buffers is None or (known.ends and lots.right is None):
             return
         drawn = {*known.buffers(self.number, lots.right or {})}
