@@ -231,8 +231,11 @@ class Play:
 
 def _plain(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.plain`."""
-    clients, terms = play.signers.clients, play.terms
-    sent = [play.said(row_message(play.rows[one], one, terms, clients[one])) for one in play.here("send")]
+    clients, terms, came = play.signers.clients, play.terms, play.here("send")
+    rows = [row_message(play.rows[one], one, terms, clients[one]) for one in came]
+    for one in came:
+        play.books.client(one).require_first(terms.round)
+    sent = [play.said(row) for row in rows]
     return play.told(list_digest(sent), plain_sum(sent, terms))
 
 
