@@ -109,8 +109,8 @@ class Checked:
         findings: what is wrong; none where everything fits.
         opened: round and buffer -> what was opened there, where all of its messages fit.
         discarded: rounds and buffers of which nothing was opened.
-        unplayed: rounds and members of buffers that were drawn, and of which nothing was recorded: a training asks for no
-            sum that is not finite, and for none where a round fails.
+        unplayed: rounds and members of buffers that were drawn, and of which nothing was recorded. A training asks for
+            no sum that is not finite, and for none where a round fails.
         unread: rounds whose envelopes are gone: there the chain alone was looked at.
         messages: how many there are.
         cannot: what no transcript shows, a sentence each.
