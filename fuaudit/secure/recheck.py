@@ -23,7 +23,7 @@ from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
 from fuaudit.secure.masked import MaskServer, came_of
 from fuaudit.secure.messages import STEPS, Message, Step, list_digest, named, require_distinct
-from fuaudit.secure.names import EXACT, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, EXACT, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
@@ -32,9 +32,6 @@ from fuaudit.secure.transcript import ENDS, Chain, Entry, messages_of, read_chai
 
 TOLD = ("receipt", "opened")
 """Steps that tell a sum."""
-
-ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
-"""Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
 
 Bodies = Callable[[int], bytes | None]
 """Round -> its envelopes one after the other; None where they were removed."""
@@ -112,6 +109,8 @@ class Checked:
         findings: what is wrong; none where everything fits.
         opened: round and buffer -> what was opened there, where all of its messages fit.
         discarded: rounds and buffers of which nothing was opened.
+        unplayed: rounds and members of buffers that were drawn, and of which nothing was recorded. A training asks for
+            no sum that is not finite, and for none where a round fails.
         unread: rounds whose envelopes are gone: there the chain alone was looked at.
         messages: how many there are.
         cannot: what no transcript shows, a sentence each.
@@ -120,6 +119,7 @@ class Checked:
     findings: tuple[Finding, ...]
     opened: Mapping[tuple[int, int], Opened]
     discarded: tuple[tuple[int, int], ...]
+    unplayed: tuple[tuple[int, tuple[int, ...]], ...]
     unread: tuple[int, ...]
     messages: int
     cannot: tuple[str, ...]
@@ -153,9 +153,10 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_her
                 f"the chain tells of round {strange[0]}, and the training has rounds 1 to {known.rounds}"
             )
     except FuauditError as error:
-        return Checked((Finding("chain", _sentence(error)),), {}, (), (), 0, cannot(known, ()))
+        return Checked((Finding("chain", _sentence(error)),), {}, (), (), (), 0, cannot(known, ()))
     found: list[Finding] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
     opened: dict[tuple[int, int], Opened] = {}
+    unplayed: list[tuple[int, tuple[int, ...]]] = []
     unread, lots, attempts = list[int](), _Lots(known), set[str]()
     for number in chain.rounds:
         entries, body = chain.of_round(number), bodies(number)
@@ -171,7 +172,9 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_her
         buffers = _Buffers(number, messages, known, add, attempts)
         found += [*lots.wrong(number, messages), *buffers.wrong(lots)]
         opened |= {(number, buffer): one for buffer, one in buffers.opened.items()}
-    return Checked(tuple(found), opened, _discarded(chain), tuple(unread), len(chain.entries), cannot(known, unread))
+        unplayed += [(number, members) for members in buffers.unplayed]
+    count, limits_ = len(chain.entries), cannot(known, unread)
+    return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_)
 
 
 def _discarded(chain: Chain) -> tuple[tuple[int, int], ...]:
@@ -267,10 +270,12 @@ class _Lots:
     def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Finding]:
         known, clients = self._known, tuple(sorted({message.sender for message in lots}))
         due = clients if known.cohort is None else known.cohort(number)
+        if not due:
+            yield Finding("lot", "nobody contributed to the lot", number)
         for client in sorted({*due} - {*clients}):
             yield Finding("lot", f"client {client} withheld its contribution to the lot", number)
-        for client in sorted({*clients} - {*due, *known.clients}) or sorted({*clients} - {*due}):
-            yield Finding("lot", f"client {client} contributed to the lot of a round that it is not in", number)
+        if strangers := sorted({*clients} - ({*due} & known.clients.keys())):
+            yield Finding("lot", f"client {strangers[0]} contributed to the lot of a round that it is not in", number)
             return
         lot = Lot(known.context, number, due, tuple(known.clients.get(client, "") for client in due))
         try:
@@ -306,6 +311,7 @@ class _Buffers:
             if message.step != "lot":
                 self._played.setdefault(message.terms, []).append(message)
         self.opened: dict[int, Opened] = {}
+        self.unplayed: list[tuple[int, ...]] = []
 
     def wrong(self, lots: _Lots) -> Iterator[Finding]:
         """What is wrong; what was opened and fits is in ``opened`` afterwards."""
@@ -318,8 +324,7 @@ class _Buffers:
                 yield Finding("terms", _sentence(error), self.number, buffer)
                 continue
             all_terms.append(terms)
-            found = [Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages)]
-            yield from found
+            yield from (Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages))
         yield from self._wrong_members(all_terms, lots)
 
     def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
@@ -347,14 +352,18 @@ class _Buffers:
             message.sender
             for messages in self._played.values()
             for message in messages
-            if message.step == ANSWERS.get(known.suite)
+            if message.step == ANSWERS[known.suite]
         )
         for client, times in answers.items():
             if times > 1:
                 yield Finding("twice", f"client {client} answered {times} times in one round", self.number)
+        for terms in all_terms:
+            if lots.right is not None and (others := sorted({*terms.members} - lots.right.keys())):
+                yield Finding("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
         if known.buffers is None or (known.ends and lots.right is None):
             return
         drawn = {*known.buffers(self.number, lots.right or {})}
+        self.unplayed = sorted(drawn - {terms.members for terms in all_terms})
         for terms in all_terms:
             if terms.members not in drawn:
                 yield Finding("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)

@@ -7,7 +7,7 @@ whoever runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,10 +17,10 @@ import numpy as np
 from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
-from fuaudit.secure.envelope import REASON_BYTES, terms_message
+from fuaudit.secure.envelope import REASON_BYTES, terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, named, require_enough
-from fuaudit.secure.names import HOLDER, SCARY, WITNESS
+from fuaudit.secure.names import ANSWERS, HOLDER, SCARY, WITNESS
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
@@ -53,6 +53,24 @@ class Books:
     def client(self, number: int) -> Once:
         """That of a client."""
         return self.clients.setdefault(number, Once())
+
+
+def remembered(messages: Iterable[Message]) -> Books:
+    """What the parties of a run remember who sent these messages: after a break nobody answers twice.
+
+    Raises:
+        RefusedError: they are none of one run.
+    """
+    books, suites = Books(), dict[bytes, str]()
+    for message in messages:
+        at = (message.round, message.buffer)
+        if message.step == "terms":
+            suites[message.terms] = terms_of(message).suite
+        elif message.step == ANSWERS.get(suites.get(message.terms, "")):
+            books.client(message.sender).require_first(message.round)
+        elif message.step in ("witness", "receipt"):
+            (books.witness if message.step == "witness" else books.holder).require_first(*at)
+    return books
 
 
 @dataclass(frozen=True)
@@ -235,8 +253,11 @@ class Play:
 
 def _plain(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.plain`."""
-    clients, terms = play.signers.clients, play.terms
-    sent = [play.said(row_message(play.rows[one], one, terms, clients[one])) for one in play.here("send")]
+    clients, terms, came = play.signers.clients, play.terms, play.here("send")
+    rows = [row_message(play.rows[one], one, terms, clients[one]) for one in came]
+    for one in came:
+        play.books.client(one).require_first(terms.round)
+    sent = [play.said(row) for row in rows]
     return play.told(list_digest(sent), plain_sum(sent, terms))
 
 

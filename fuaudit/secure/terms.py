@@ -172,6 +172,10 @@ class Terms:
             or min(self.round, self.buffer) < 0
         ):
             raise UsageError(f"clients, rounds and buffers have numbers from 0 to {MOST_NUMBER}")
+        if {bool(self.witness), bool(self.holder)} != {self.suite.startswith("bfv")}:
+            raise UsageError(
+                f"a buffer of {self.suite!r} has witness and key holder if it has ciphertexts, and only then"
+            )
         layout_of(self.bits, self.most)
 
     @classmethod
