@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fuaudit.budgets.skellam.law import Fitting, fitting
     from fuaudit.data import Dataset
     from fuaudit.data.adversaries import Adversary
-    from fuaudit.draws import END, START, Address, Draws, Keyed, Position, Purpose, Stream
+    from fuaudit.draws import END, START, Address, Draws, Keyed, Labelled, Position, Purpose, Stream
     from fuaudit.errors import EvidenceError, PluginError, UsageError
     from fuaudit.plans import (
         AvailabilityLaw,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fuaudit.proofs.toys import federation
     from fuaudit.runs.run import Run
     from fuaudit.secure.suites import Books, Suite
+    from fuaudit.secure.terms import coordinates_digest
     from fuaudit.testing import (
         check_adversary,
         check_aggregator,
@@ -64,23 +65,23 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
     "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
-    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault", "Law",
-    "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError",
-    "Population", "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext",
-    "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape",
-    "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "UniformLaw", "Unlearner", "UsageError",
-    "Verdict", "WeightedLaw",
-    "WrongRelative", "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
+    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault",
+    "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
+    "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
+    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
+    "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed",
+    "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
+    "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
-    "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "fitting",
-    "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
+    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
+    "federation", "fitting", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
     "budgets.skellam.law": "Fitting fitting",
     "data": "Dataset",
     "data.adversaries": "Adversary",
-    "draws": "END START Address Draws Keyed Position Purpose Stream",
+    "draws": "END START Address Draws Keyed Labelled Position Purpose Stream",
     "errors": "EvidenceError PluginError UsageError",
     "plans": "AvailabilityLaw Law Plan Population Request Segment UniformLaw WeightedLaw",
     "plans.availability": "CLOSED",
@@ -92,6 +93,7 @@ _HOMES = {
     "testing": "check_adversary check_aggregator check_agreement check_audit check_byzantine check_client_stage "
     "check_dataset check_law check_model check_solver check_transport check_unlearner",
     "secure.suites": "Books Suite",
+    "secure.terms": "coordinates_digest",
     "training.dropouts": "Dropouts",
     "training.events": "Answered Rejected Released Sent Summed Suspected",
     "training.exchange": "Delivery Exchange",

@@ -2,7 +2,8 @@
 
 Yang, Wang, Li: "FedREP" (section 3.3 and Algorithm 1), as SHARE before it. A permutation of the m participations puts
 them into buffers, by lot and before anything is rejected. The server is given the mean of each buffer. A robust rule
-works on these means.
+works on these means. The permutation has a key to which every client of the round adds a contribution that was
+committed to before training (docs/run-format.md, Lots), so neither server nor clients choose who is with whom.
 
 What differs from print, and why:
 
@@ -35,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fuaudit_plugins.quantise import Quantise
@@ -46,7 +48,7 @@ from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageErro
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fuaudit.plugins import Books, Suite
+    from fuaudit.plugins import Books, Labelled, Suite
 
 
 def sizes(rows: int, size: int) -> list[int]:
@@ -165,13 +167,21 @@ class SecureSum:
         """The same without cryptography."""
         return SecureSum(self.size, self.smallest, self.byzantine)
 
-    def secured(self, suite: str, before: Sequence[object]) -> SecuredSum:
+    def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
+        """The clients of each buffer, by those at the places of a round and what its lot draws."""
+        order = lot.permutation("order", len(places)).tolist()
+        ends = [*accumulate(sizes(len(places), self.size))]
+        return [tuple(sorted(places[p] for p in order[a:b])) for a, b in pairwise([0, *ends])]
+
+    def secured(self, suite: str, before: Sequence[object], books: Books) -> SecuredSum:
         """The same with sums by a suite; ``before`` are the client stages in front of it.
+
+        ``books`` is what its parties remember, and who keeps their messages.
 
         Raises:
             UsageError: rows are no whole numbers there, or there is no such suite, or none for such buffers.
         """
-        from fuaudit.plugins import Books, Suite  # cryptography, which no other use of this file needs
+        from fuaudit.plugins import Suite  # cryptography, which no other use of this file needs
 
         if not before or not isinstance(before[-1], Quantise | SkellamNoise):
             raise UsageError(
@@ -185,7 +195,7 @@ class SecureSum:
         made = Suite(suite, most=2 * self.size - 1)
         made.start()
         own = (self.size, self.smallest, self.byzantine)
-        return SecuredSum(*own, suite=made, numbers=before[-1], books=Books())
+        return SecuredSum(*own, suite=made, numbers=before[-1], books=books)
 
 
 @dataclass(frozen=True)
@@ -205,6 +215,17 @@ class SecuredSum(SecureSum):
     numbers: Quantise | SkellamNoise = field(kw_only=True)
     books: Books = field(kw_only=True, repr=False, compare=False)
 
+    @property
+    def bits(self) -> int:
+        """Of a value that is summed."""
+        return int(self.numbers.bits)
+
+    def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
+        """As :class:`SecureSum`; clients reveal their parts in the lot before anything is drawn by it."""
+        if self.books.kept is not None:
+            self.books.kept.reveal(context.number, sorted({*context.cohort.clients.tolist()}))
+        return super().deliver(rows, context)
+
     def _shown(self, means: Tensor, rows: Tensor, buffers: list[Tensor], context: RoundContext) -> Tensor:
         for number, (mean, some) in enumerate(zip(means, buffers, strict=True)):
             mean.copy_(self._opened(rows[some], some, number, context) / len(some))
@@ -214,12 +235,16 @@ class SecuredSum(SecureSum):
         """The sum ``(c,)`` in float64 of the rows of a buffer ``(s, c)``, of these places of the cohort ``(s,)``."""
         import torch
 
+        from fuaudit.plugins import coordinates_digest
+
         step = self.numbers.step_of(rows.shape[-1])
         scaled = rows.to(torch.float64) / step
         if bool((scaled != scaled.round()).any()):
             raise UsageError(f"a row is not of whole numbers of {step}", 'Put "quantise" in front of secure-sum.')
         whole = scaled.to(torch.int64).cpu().numpy()
         clients = context.cohort.clients[places].tolist()
-        opened = self.suite.opened(whole, self.numbers.bits, clients, at=(context.number, number), books=self.books)
+        at, columns = (context.number, number), context.coordinates
+        named = None if columns is None else coordinates_digest(columns.cpu().numpy())
+        opened = self.suite.opened(whole, self.numbers.bits, clients, at=at, books=self.books, coordinates=named)
         total: Tensor = torch.from_numpy(opened.sums).to(rows.device, torch.float64) * step
         return total

@@ -11,8 +11,9 @@ front of it: what is left of x is (1 - 1 / p) x, which grows from round to round
 
 What differs from print, and why:
 
-- Pairs have no keys of their own here: the lot of all pairs is drawn together. Masks of values and shares of secrets
-  have no effect on the sum, and are left out; the simulator sees all rows.
+- Pairs have no keys of their own here: the lot of all pairs is drawn together, under a key to which every client of the
+  round adds a contribution that was committed to before training (docs/run-format.md, Lots). Masks of values and shares
+  of secrets have no effect on the sum, and are left out; the simulator sees all rows.
 - Rounding is the client stage ``quantise`` in front of it, before values are divided by p; in print it is after.
 - Nobody drops out in a simulation, so print's (1 - theta) is 1. Where rows were rejected, the mean is over those who
   came, and a coordinate that one client alone has left is not opened.

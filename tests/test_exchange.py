@@ -404,7 +404,7 @@ def test_names_and_salts_lie_with_the_secrets(whole, tmp_path, kept):
 
 def test_a_receipt_covers_the_secret(whole, tmp_path):
     receipt = receipt_of(whole, 2)
-    assert receipt.secret == secret_digest(whole.secrets.generations[0][2], whole.secrets.made)
+    assert receipt.own.secret == secret_digest(whole.secrets.generations[0][2], whole.secrets.made)
     (tmp_path / "receipt.json").write_bytes(pretty_json(receipt.table()))
     assert read_receipt(tmp_path / "receipt.json") == receipt
     (tmp_path / "receipt.json").write_bytes(pretty_json(receipt.table() | {"secret": bytes(32).hex()}))

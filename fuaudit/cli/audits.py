@@ -80,6 +80,11 @@ from fuaudit.text import command, counted
     help="At which the account of what rounds released is made; default: that of the config's [budget], or 0.",
 )
 @click.option("--beacon", help="What was published after the commitment, in hexadecimal, to compare with.")
+@click.option(
+    "--roster",
+    type=Folder,
+    help="Clients, witness and key holder with their public keys, a line each, to compare with; behind sums.",
+)
 @output_options
 def verify(
     run: Path,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fuaudit.cli.completion import ARun, client_names
-from fuaudit.cli.options import Folder, Output, commitment_of, data_option, output_options
+from fuaudit.cli.options import Folder, Output, commitment_of, data_option, hexadecimal, output_options
 from fuaudit.errors import UsageError
 from fuaudit.text import WITH_DATA, command, counted
 
 if TYPE_CHECKING:
     from fuaudit.data.dataset import Dataset
+    from fuaudit.runs.receipts import Receipt
     from fuaudit.runs.run import Run
 
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--out", type=Folder, help="File to write; default receipt-<RUN>-<number>.json beside RUN.")
 @click.option("--check", "file", type=Folder, help="Check this receipt instead, against the rows in --data.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")
+@click.option("--own-secret", type=Folder, help="With --check: a file with the client's first secret, 64 hex digits.")
 @data_option
 @output_options
 def receipt(
@@ -32,6 +34,7 @@ def receipt(
     out: Path | None,
     file: Path | None,
     commitment: str | None,
+    own_secret: Path | None,
     data: Path | None,
     output: Output,
 ) -> None:
@@ -41,9 +44,12 @@ def receipt(
     """
     if file is not None:
         if run is not None or client is not None or out is not None:
-            raise UsageError("--check takes --data and --commitment only", "Leave RUN, --client and --out out.")
-        _check(file, data, commitment, output)
+            only = "--check takes --data, --commitment and --own-secret only"
+            raise UsageError(only, "Leave RUN, --client and --out out.")
+        _check(file, data, commitment, own_secret, output)
         return
+    if own_secret is not None:
+        raise UsageError("--own-secret is for --check: it is compared with a receipt", "Leave it out.")
     if run is not None and client is not None and data is not None:
         raise UsageError(
             "a receipt is made from RUN alone: --data is for --check, which compares rows with a receipt",
@@ -117,7 +123,18 @@ def _in_words(table: Mapping[str, Any]) -> str:
     return f"{table['use']!a}" + (f" with {', '.join(options)}" if options else "")
 
 
-def _check(file: Path, data: Path | None, commitment: str | None, output: Output) -> None:
+def _foreign(made: Receipt, own_secret: Path | None) -> tuple[str, ...]:
+    """What in a receipt does not follow from the secret in a file; nothing without one."""
+    from fuaudit.formats.files import read_bytes
+    from fuaudit.runs.receipts import not_hers
+
+    if own_secret is None:
+        return ()
+    text = read_bytes(own_secret, 1024).decode(errors="replace").strip()
+    return not_hers(made, hexadecimal(text, f"the secret in {own_secret}") or b"")
+
+
+def _check(file: Path, data: Path | None, commitment: str | None, own_secret: Path | None, output: Output) -> None:
     from fuaudit import registry
     from fuaudit.importing.own_rows import done_to_own
     from fuaudit.runs.receipts import check_dataset, read_receipt
@@ -139,8 +156,8 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
         )
     found = check_dataset(made, its_own or reader.load(data))
     other = expected is not None and expected != made.commitment
-    held = len(made.rows) - len(found.missing)
-    wrong = bool(found.missing) or other
+    held, foreign = len(made.rows) - len(found.missing), _foreign(made, own_secret)
+    wrong = bool(found.missing) or other or bool(foreign)
     whose = f"client {made.client}" if made.name is None else repr(made.name)
     rows = f"{held} of {counted(len(made.rows), 'row')} of {whose} {'is' if held == 1 else 'are'}"
     if other:
@@ -164,6 +181,8 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     lines += [f"  {what}; nothing binds that record" for what in done_to_own(data)]
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
     lines += [f"  not found at hand: {_listed(found.missing)}"] if found.missing else []
+    lines += [f"  of another than has this secret: {', '.join(foreign)}"] if foreign else []
+    lines += ["  secret, key and chain follow from this secret"] if own_secret is not None and not foreign else []
     if found.surplus and its_own:
         more = counted(found.surplus, "other row", "other rows")
         lines.append(f"  the reader brings {more} too, of other clients or for tests: the receipt is not about them")
@@ -183,6 +202,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
             "reader": made.data,
             "adversaries": adversaries,
             "brings_rows": bool(its_own),
+            "of_another_secret": None if own_secret is None else list(foreign),
             "rows": len(made.rows),
             "missing": list(found.missing),
             "surplus": found.surplus,

@@ -228,14 +228,22 @@ def resume(run: Path, data: Path | None, parent: Path | None, output: Output) ->
 
 @click.command()
 @click.argument("run", type=ARun)
+@click.option(
+    "--roster", is_flag=True, help="Print instead who signs under which public key, as verify --roster reads."
+)
 @output_options
-def show(run: Path, output: Output) -> None:
+def show(run: Path, roster: bool, output: Output) -> None:
     """Show what RUN records, after checking every byte of it."""
+    from fuaudit.runs.roster import lines_of
     from fuaudit.runs.run import load_run
 
     found = load_run(run)
     if found.commitment != found.ledger.events[0]["commitment"]:
         raise EvidenceError(f"the ledger of {run} names another commitment than its keys, config and contents make")
+    if roster:
+        lines = lines_of(found)
+        output.emit({"run": str(run), "roster": dict(line.rsplit(" ", 1) for line in lines)}, lines, lines)
+        return
     redacted = "redacted: what is the clients' own is not here, every other byte accounted for"
     describe(found, output, redacted if found.redacted else "every byte accounted for", concluded=True)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.keys import derive
 from fuaudit.commitments.tree import DIGEST_BYTES, tree_root
 from fuaudit.data.dataset import Dataset
@@ -66,19 +67,50 @@ def name_digest(salt: bytes, name: str | None) -> bytes:
     return hashlib.sha256(b"\5" + salt if name is None else b"\2" + salt + name.encode()).digest()
 
 
-def client_digest(client: int, name: bytes, rows: int, root: bytes, secret: bytes = b"") -> bytes:
-    """A client's node, from its id, its salted name, the number of its rows and the root over their leaves.
+_NODES = b"\3", b"\6", b"\7", b"\x08"
+"""First bytes of a client's node: of her rows alone; with her secret; with her identity; with her chain."""
 
-    ``secret`` is the digest of its secret, where it has one; nodes with and without are hashed apart.
+
+@dataclass(frozen=True)
+class Own:
+    """What a client's node covers beside her rows, 32 bytes each or none; whoever has one has those before it.
+
+    Attributes:
+        secret: the digest of her secret.
+        identity: the public key that she signs with.
+        lot: the end of the chain of her contributions to lots.
+
+    Raises:
+        EvidenceError: she lacks one and has a later one.
     """
+
+    secret: bytes = b""
+    identity: bytes = b""
+    lot: bytes = b""
+
+    def __post_init__(self) -> None:
+        if (self.identity and not self.secret) or (self.lot and not self.identity):
+            raise EvidenceError("a client has an identity without a secret, or a chain without an identity")
+
+    def node(self, content: bytes) -> bytes:
+        """The digest of what a node says of her rows, and of these: nodes with more and with less are hashed apart."""
+        parts = [part for part in (self.secret, self.identity, self.lot) if part]
+        return hashlib.sha256(_NODES[len(parts)] + content + b"".join(parts)).digest()
+
+
+def client_digest(client: int, name: bytes, rows: int, root: bytes, own: Own) -> bytes:
+    """A client's node, from its id, its salted name, the number of its rows and the root over their leaves."""
     numbers = client.to_bytes(8, "little") + rows.to_bytes(8, "little")
-    return hashlib.sha256((b"\6" if secret else b"\3") + numbers + name + root + secret).digest()
+    return own.node(numbers + name + root)
 
 
-def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes) -> str:
-    """The root of all, in hexadecimal: from how many clients and test rows there are, and the roots over them."""
+def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes, parties: bytes = b"") -> str:
+    """The root of all, in hexadecimal: from how many clients and test rows there are, and the roots over them.
+
+    ``parties``: the public keys of those who sign and are no clients, where there are some.
+    """
     numbers = clients.to_bytes(8, "little") + tests.to_bytes(8, "little")
-    return hashlib.sha256(b"\4" + numbers + root + test_root).hexdigest()
+    return hashlib.sha256((b"\x09" if parties else b"\4") + numbers + root + test_root + parties).hexdigest()
 
 
 def _split(digests: Digests) -> list[bytes]:
@@ -96,7 +128,10 @@ class Contents:
         names: salted digests of their names, ``(M, 32)``.
         rows: leaves of their rows, client by client and in ascending ids, ``(N, 32)``.
         tests: leaves of the test rows, ``(T, 32)``.
-        secrets: digests of the clients' secrets, ``(M, 32)``; None where no stage keeps or draws anything.
+        secrets: digests of the clients' secrets, ``(M, 32)``; None where they have none.
+        identities: the public keys that clients sign with, ``(M, 32)``; None where the server sees rows.
+        lots: the ends of the chains of their contributions, ``(M, 32)``; None where no lot says who is in which sum.
+        parties: the public keys of witness and key holder, ``(2, 32)``; there where identities are.
     """
 
     clients: tuple[int, ...]
@@ -105,6 +140,9 @@ class Contents:
     rows: Digests
     tests: Digests
     secrets: Digests | None = None
+    identities: Digests | None = None
+    lots: Digests | None = None
+    parties: Digests | None = None
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -142,15 +180,24 @@ class Contents:
         """The node of every client, ``(M,)``."""
         names = _split(self.names)
         return [
-            client_digest(
-                client, names[rank], self.sizes[rank], tree_root(self.leaves_of(client)), self.secret_of(client)
-            )
+            client_digest(client, names[rank], self.sizes[rank], tree_root(self.leaves_of(client)), self.own_of(client))
             for rank, client in enumerate(self.clients)
         ]
 
-    def secret_of(self, client: int) -> bytes:
-        """The digest of a client's secret; empty where clients have none."""
-        return b"" if self.secrets is None else self.secrets[self.rank(client)].tobytes()
+    def own_of(self, client: int) -> Own:
+        """What the node of a client covers beside her rows."""
+        rank = self.rank(client)
+        return Own(*(b"" if table is None else table[rank].tobytes() for table in self._own))
+
+    @property
+    def _own(self) -> tuple[Digests | None, ...]:
+        """The tables of what nodes cover beside rows, as :class:`Own` has them."""
+        return self.secrets, self.identities, self.lots
+
+    @property
+    def party_keys(self) -> bytes:
+        """The public keys of witness and key holder, one behind the other; empty where nobody signs."""
+        return b"" if self.parties is None else self.parties.tobytes()
 
     @cached_property
     def test_root(self) -> bytes:
@@ -160,7 +207,8 @@ class Contents:
     @cached_property
     def root(self) -> str:
         """The root of all, which the commitment covers, in hexadecimal."""
-        return contents_digest(len(self.clients), len(self.tests), tree_root(self.nodes), self.test_root)
+        own = tree_root(self.nodes), self.test_root, self.party_keys
+        return contents_digest(len(self.clients), len(self.tests), *own)
 
     @property
     def salts(self) -> int:
@@ -187,28 +235,35 @@ class Contents:
             "rows": self.rows,
             "tests": self.tests,
         }
-        return tables if self.secrets is None else tables | {"secrets": self.secrets}
+        more = zip(MORE, (*self._own, self.parties), strict=True)
+        return tables | {name: table for name, table in more if table is not None}
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, NDArray[Any]], where: object) -> Contents:
         """The inverse of :meth:`tensors`, for tensors of its names and kinds; EvidenceError where they do not fit."""
-        tables = [tensors[name] for name in ("names", "rows", "tests", "secrets") if name in tensors]
-        if any(table.shape[1:] != (DIGEST_BYTES,) for table in tables):
+        names, rows, tests, *more = [tensors.get(name) for name in ("names", "rows", "tests", *MORE)]
+        *own, parties = more
+        tables = [table for table in (names, rows, tests, *more) if table is not None]
+        if names is None or rows is None or tests is None or any(t.shape[1:] != (DIGEST_BYTES,) for t in tables):
             raise EvidenceError(f"{where} does not hold the leaves of contents")
+        if (parties is None) != (own[1] is None) or (parties is not None and len(parties) != len(PARTIES)):
+            raise EvidenceError(f"{where} holds identities of clients, or of witness and key holder, but not both")
         clients, ends = tensors["clients"].tolist(), tensors["ends"].tolist()
-        names, rows, tests, *secrets = tables
         bounds = [0, *ends]
         if (
             clients != sorted(set(clients))
             or min(clients, default=0) < 0
             or bounds != sorted(bounds)
-            or any(len(table) != len(clients) for table in (ends, names, *secrets))
+            or any(len(table) != len(clients) for table in (ends, names, *own) if table is not None)
             or bounds[-1] != len(rows)
         ):
             raise EvidenceError(f"{where}: clients, ends and leaves do not fit together")
         sizes = tuple(b - a for a, b in zip(bounds, ends, strict=False))
-        return cls(tuple(clients), sizes, names, rows, tests, *secrets)
+        return cls(tuple(clients), sizes, names, rows, tests, *more)
 
+
+MORE = "secrets", "identities", "lots", "parties"
+"""Tensors that not all contents have."""
 
 APART = {"names": None, "salts": None}
 """``clients.json`` where names and salts lie with the clients' secrets."""
@@ -282,13 +337,31 @@ def salts_for(contents: Contents, kept: Population, before: Mapping[int, Sequenc
     return ranges
 
 
-def commit(
-    dataset: Dataset, population: Population, names: Names | None, secret: bytes, secrets: Sequence[bytes] = ()
-) -> tuple[Contents, Opening]:
-    """The leaves of what clients hold and of the test rows, under salts of a master secret; and what opens them.
+@dataclass(frozen=True)
+class Committed:
+    """What clients commit to beside rows, 32 bytes each, in ascending ids; empty where they have none.
 
-    ``secrets``: the digests of the clients' secrets, where they have some.
+    Attributes:
+        secrets, identities, lots: see :class:`Own`.
+        parties: the public keys of witness and key holder.
     """
+
+    secrets: Sequence[bytes] = ()
+    identities: Sequence[bytes] = ()
+    lots: Sequence[bytes] = ()
+    parties: Sequence[bytes] = ()
+
+    @property
+    def tables(self) -> list[Digests | None]:
+        """As :class:`Contents` has them."""
+        every = self.secrets, self.identities, self.lots, self.parties
+        return [_joined(digests) if digests else None for digests in every]
+
+
+def commit(
+    dataset: Dataset, population: Population, names: Names | None, secret: bytes, committed: Committed
+) -> tuple[Contents, Opening]:
+    """The leaves of what clients hold and of the test rows, under salts of a master secret; and what opens them."""
     clients = population.clients
     sizes = tuple(len(population.samples[client]) for client in clients)
     count = len(clients) + sum(sizes) + len(dataset.test_targets)
@@ -305,8 +378,8 @@ def commit(
         row_leaf(salts[place + row], row, digest)
         for row, digest in enumerate(row_digests(dataset.test_inputs, dataset.test_targets))
     ]
-    digests_of_secrets = _joined(secrets) if secrets else None
-    return Contents(clients, sizes, _joined(named), _joined(rows), _joined(tests), digests_of_secrets), opening
+    leaves = _joined(named), _joined(rows), _joined(tests)
+    return Contents(clients, sizes, *leaves, *committed.tables), opening
 
 
 def _joined(digests: Iterable[bytes]) -> Digests:

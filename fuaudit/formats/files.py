@@ -218,7 +218,12 @@ def locked(folder: Path, taken: str) -> Iterator[None]:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append one line with one write, and flush it to disk.
+    """Append one line with one write, and flush it to disk; see :func:`append_bytes`."""
+    append_bytes(path, line + b"\n")
+
+
+def append_bytes(path: Path, content: bytes, durable: bool = True) -> None:
+    """Append to a file with one write; a ``durable`` one flushes all of it to disk.
 
     Raises:
         StorageError: the file system refused, or there is something else than a regular file.
@@ -229,10 +234,10 @@ def append_line(path: Path, line: bytes) -> None:
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file")
-            written = os.write(handle, line + b"\n")
-            if written != len(line) + 1:
+            if os.write(handle, content) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(handle)
+            if durable:
+                os.fsync(handle)
         finally:
             os.close(handle)
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from fuaudit.draws import Address, Draws, Keyed, Labelled, Position, Purpose
 from fuaudit.draws.keyed import derive
+from fuaudit.errors import EvidenceError
 from fuaudit.plans.plan import Plan
 
 
@@ -49,6 +50,10 @@ class StageDraws(Protocol):
         """What all draw together."""
         ...
 
+    def lot(self, number: int, place: Place, clients: Sequence[int]) -> Labelled:
+        """What the clients of a round, each once and ascending, draw together under a key that each has a part in."""
+        ...
+
 
 class PublicDraws:
     """Draws of stages that everybody knows: for canaries and contracts."""
@@ -61,6 +66,14 @@ class PublicDraws:
         """See :class:`StageDraws`."""
         return Labelled(bytes(32), place.address(number, 0))
 
+    def lot(self, number: int, place: Place, clients: Sequence[int]) -> Labelled:
+        """See :class:`StageDraws`."""
+        return self.shared(number, place)
+
+
+def _no_lot(number: int, clients: Sequence[int]) -> bytes:
+    raise EvidenceError(f"nobody contributes to the lot of round {number}: its transport shows rows, or draws nothing")
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -69,15 +82,22 @@ class Generation:
     Attributes:
         own: gives a client's key; it raises EvidenceError where the key was destroyed.
         shared: with what all draw together.
+        lot: gives the key of a round's lot, from its number and its clients, each once and ascending; it raises
+            EvidenceError where the secret of one was destroyed, or where there are no lots.
     """
 
     own: Callable[[int], bytes] = field(repr=False)
     shared: bytes = field(repr=False)
+    lot: Callable[[int, Sequence[int]], bytes] = field(repr=False, default=_no_lot)
 
     @classmethod
     def flat(cls, key: bytes) -> Generation:
         """All keys from one: for plans of statistics."""
-        return cls(lambda client: derive(key, "stages", str(client)), derive(key, "stages"))
+        return cls(
+            lambda client: derive(key, "stages", str(client)),
+            derive(key, "stages"),
+            lambda number, clients: derive(key, "lot", str(number), *map(str, clients)),
+        )
 
 
 @dataclass(frozen=True)
@@ -102,13 +122,23 @@ class PlannedDraws:
         generation, at = self._at(number, place)
         return Labelled(generation.shared, at)
 
+    def lot(self, number: int, place: Place, clients: Sequence[int]) -> Labelled:
+        """See :class:`StageDraws`."""
+        generation, at = self._at(number, place)
+        return Labelled(generation.lot(number, clients), at)
+
     def _at(self, number: int, place: Place) -> tuple[Generation, Address]:
         at = place.address(number, self.plan.law.steps + 1)
         source, version = self.plan.latest(at.position)
         return self.generations[source], at._replace(version=version)
 
 
+def generation_of(plan: Plan, number: int) -> int:
+    """With the keys of which generation the stages of a round draw."""
+    source, _ = plan.latest(Position(number, plan.law.steps + 1))
+    return source
+
+
 def keeps_draws(plan: Plan, number: int) -> bool:
     """Whether a stage still draws what it drew before request ``number``: then the first of round 1 does."""
-    source, _ = plan.latest(Position(1, plan.law.steps + 1))
-    return source < number
+    return generation_of(plan, 1) < number

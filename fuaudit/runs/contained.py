@@ -17,8 +17,10 @@ from fuaudit.commitments.contents import (
     require_opening,
 )
 from fuaudit.commitments.keys import Keys
+from fuaudit.commitments.lots import Lots
 from fuaudit.commitments.names import client_called
 from fuaudit.commitments.secrets import ClientSecrets, secret_digest
+from fuaudit.commitments.tree import DIGEST_BYTES
 from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population
@@ -98,8 +100,10 @@ class WithContents(WithPlan):
         if not self._holds_just(found):
             raise EvidenceError(f"{path} lacks secrets of clients, or has some that the run must not hold")
         for client, secret in found.generations[0].items():
-            if secret_digest(secret, found.made) != self.contents.secret_of(client):
+            if secret_digest(secret, found.made) != self.contents.own_of(client).secret:
                 raise EvidenceError(f"{path}: the secret of client {client} is not the one that was committed to")
+        if len(found.parties) != len(self.contents.party_keys) // DIGEST_BYTES:
+            raise EvidenceError(f"{path} lacks secrets of witness and key holder, or has some where nobody signs")
         if found.shared[0] != self.keys.seeds.leaf(self.keys.seeds.size - 1):
             raise EvidenceError(f"{path}: the shared secret is not the one that was committed to")
         return found
@@ -126,7 +130,14 @@ class WithContents(WithPlan):
         """What stages draw under a plan of this lineage, whose sources are generations of this run."""
         if not self.secrets or not self.exchange.draws:
             return ()
-        return (self.secrets.draws(plan, self.commitment, self.contexts),)
+        return (self.secrets.draws(plan, self.commitment, self.contexts, self.lots),)
+
+    @cached_property
+    def lots(self) -> Lots | None:
+        """What clients add to lots, as far as their secrets are there; None where no lot says who is in which sum."""
+        if not self.secrets or not self.exchange.casts_lots:
+            return None
+        return self.secrets.lots(self.law.rounds, self.config.run.requests)
 
     @property
     def foundation(self) -> Foundation:

@@ -242,6 +242,16 @@ class Toml:
 
 @dataclass(frozen=True)
 class Lines:
-    """Canonical JSON, an event a line; see :mod:`fuaudit.runs.ledger`, which reads them."""
+    """Canonical JSON, an event or a message a line; the ledger and the chain of a transcript read their own.
 
-    limit = MAX_JSON_BYTES
+    ``limit``: bytes at most.
+    """
+
+    limit: int = MAX_JSON_BYTES
+
+
+@dataclass(frozen=True)
+class Envelopes:
+    """Messages in bytes, one after the other; the chain of the transcript tells where each ends."""
+
+    limit: int = MAX_TENSOR_BYTES

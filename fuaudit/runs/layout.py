@@ -14,6 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from fuaudit.commitments.contents import MORE
+from fuaudit.commitments.secrets import MADE
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
@@ -43,7 +45,18 @@ from fuaudit.formats.schema import (
     is_word,
     listed,
 )
-from fuaudit.runs.forms import OTHERS, Checkpoint, Deliveries, Elsewhere, Json, Lines, Memories, Tensors, Toml
+from fuaudit.runs.forms import (
+    OTHERS,
+    Checkpoint,
+    Deliveries,
+    Elsewhere,
+    Envelopes,
+    Json,
+    Lines,
+    Memories,
+    Tensors,
+    Toml,
+)
 from fuaudit.secure.names import EXACT
 
 FORMAT = "fuaudit run 2"
@@ -66,6 +79,9 @@ CLIENTS_FOLDER = "clients/"
 MEMORIES = f"{CLIENTS_FOLDER}{_NUMBER}.safetensors"
 SECRETS = f"{CLIENTS_FOLDER}secrets.json"
 RECEIVED = f"received/{_NUMBER}.safetensors"
+TRANSCRIPT_FOLDER = "transcript/"
+CHAIN = f"{TRANSCRIPT_FOLDER}chain.jsonl"
+BODIES = f"{TRANSCRIPT_FOLDER}{_NUMBER}.bodies"
 INVOLVEMENT = "involvement.safetensors"
 METRICS = "metrics.json"
 PARTICIPATION = "participation.json"
@@ -173,12 +189,13 @@ _NAMES = either(is_nothing, by_id(is_name))
 _CLIENTS = Fields({"names": _NAMES, "salts": either(is_nothing, listed(_is_part))})
 _SECRETS = Fields(
     {
-        "made": among("apart", "from one secret"),
+        "made": among(*MADE),
         "shared": listed(is_digest),
         "generations": listed(by_id(is_digest)),
         "names": _NAMES,
         "salts": listed(_is_part),
-    }
+    },
+    {"parties": listed(is_digest)},
 )
 _TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
 _MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
@@ -224,7 +241,7 @@ def is_timed(kind: str) -> bool:
     return kind != "round"
 
 
-_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_stage_events}}
+_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_stage_events, "transcript": is_digest}}
 EVENTS: Mapping[str, tuple[Fields, ...]] = {
     kind: tuple(
         Fields(
@@ -267,9 +284,11 @@ class When(StrEnum):
     ALWAYS = "every run"
     EDITED = "a run whose model an editor made"
     RECORDED = "a run with draws that no seed gives"
-    SECRET = "a run in whose rounds clients keep or draw something"
+    SECRET = "a run in whose rounds clients keep, draw or sign something"
     REMEMBERED = "a run in whose rounds clients keep something"
     RECEIVED = "a run with rounds that came in messages"
+    SECURED = "a run whose sums a suite made"
+    SUMMED = "a run whose sums a suite made, until a prune"
     PRUNED = "a run that was pruned"
     BURIED = "what a prune leaves of an ancestor"
 
@@ -316,7 +335,7 @@ class File:
 
     name: str
     role: str
-    form: Json | Tensors | Toml | Lines
+    form: Json | Tensors | Toml | Lines | Envelopes
     readers: tuple[Reader, ...]
     when: When = When.ALWAYS
     exempt: str = ""
@@ -417,15 +436,15 @@ FILES: dict[str, File] = _table(
     ),
     File(
         CONTENTS,
-        "salted leaves of what every row holds",
+        "salted leaves of what every row holds; who signs, and the ends of chains of lots",
         Tensors(
             {**dict.fromkeys(("clients", "ends"), ("int64", 1)), **dict.fromkeys(_DIGESTS, ("uint8", 2))},
-            {"secrets": ("uint8", 2)},
+            dict.fromkeys(MORE, ("uint8", 2)),
         ),
         _AUDITOR,
         exempt="the commitment covers them",
         first=True,
-        own="her leaves, and the way to the root",
+        own="her leaves, her key and her end, and the way to the root",
     ),
     File(
         CLIENTS,
@@ -484,7 +503,7 @@ FILES: dict[str, File] = _table(
     ),
     File(
         SECRETS,
-        "the clients' secrets, a generation after the other, their names, and the salts of leaves",
+        "secrets of clients, a generation after the other, and of those who sign sums; names, and the salts of leaves",
         Json(_SECRETS.wrong),
         _OWN,
         When.SECRET,
@@ -503,6 +522,26 @@ FILES: dict[str, File] = _table(
         exempt="it came in messages, and can hold anything",
         held=Held("what came in messages", by_model=True),
         tells="rows of clients, or sums of them, as they came",
+    ),
+    File(
+        CHAIN,
+        "a line for each message of secure sums, each with the digest of the line before",
+        Lines(2**30),
+        _SERVER,
+        When.SECURED,
+        exempt="keys and masks are never drawn twice; the ledger holds its head after every round",
+        listed=False,
+    ),
+    File(
+        BODIES,
+        "the messages of the secure sums of a round",
+        Envelopes(),
+        _SERVER,
+        When.SUMMED,
+        exempt="keys and masks are never drawn twice; the chain holds the digest of each, and ciphertexts can hold "
+        "anything",
+        listed=False,
+        tells="sums of clients' rows, and rows that are masked, encrypted, or in the suite plain as they are",
     ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(

@@ -126,6 +126,8 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int
             return "it keeps rounds that were drawn anew"
     if len(rounds) != rounds_executed - kept or rounds != list(range(kept + 1, rounds_executed + 1)):
         return f"it does not tell rounds {kept + 1} to {rounds_executed}, each once and in order"
+    if any(("transcript" in event) != (SECURED in kinds) for event in ledger.of_kind("round")):
+        return "a round of it names a transcript where no suite made sums, or none where one did"
     if any(("model" in event) != (event["round"] in stored) for event in ledger.of_kind("round")):
         return "it names models of other rounds than those whose models are stored"
     return _wrong_platforms(ledger, info, told.get("kept_rounds", 0) if is_child else 0, stored)

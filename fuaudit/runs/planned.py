@@ -108,8 +108,23 @@ class WithPlan(Stored):
 
     @cached_property
     def contents(self) -> Contents:
-        """The leaves of what clients' rows hold, which the commitment covers."""
-        return Contents.of_tensors(self.arrays(CONTENTS), self.path / CONTENTS)
+        """The leaves of what clients' rows hold, which the commitment covers.
+
+        Raises:
+            EvidenceError: the tensors do not fit together, or such a run has others.
+        """
+        path = self.path / CONTENTS
+        contents = Contents.of_tensors(self.arrays(CONTENTS), path)
+        if self.exchange.signs and contents.identities is None:
+            raise EvidenceError(
+                f"{path} has no identities of clients, and behind sums a run has some: it is of a state of fuaudit "
+                "from before they were committed to, or they were taken out",
+                "Nobody can add them to a commitment: train the run anew.",
+            )
+        has = contents.identities is not None, contents.lots is not None
+        if has != (self.exchange.signs, self.exchange.casts_lots):
+            raise EvidenceError(f"{path} has identities or lots that such a run has not, or lacks lots")
+        return contents
 
     @property
     def committed(self) -> dict[str, str]:

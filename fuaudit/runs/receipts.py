@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.commitments.contents import (
+    Own,
     client_digest,
     contents_digest,
     name_digest,
     row_digests,
     row_leaf,
 )
+from fuaudit.commitments.identities import PARTIES, public_key
 from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON, commitment
+from fuaudit.commitments.lots import chain_end, chain_length
+from fuaudit.commitments.secrets import MADE, secret_digest
 from fuaudit.commitments.tree import root_over, tree_path, tree_root
 from fuaudit.config import parse_toml
 from fuaudit.data.adversaries import clients_of, turned
@@ -42,6 +46,8 @@ _FIELDS = {
     *("format", "commitment", "committed", "client", "name", "salt", "rows", "place", "clients", "path", "tests"),
     *("test_root", "config"),
 }
+_OWN = "secret", "identity", "lot"
+"""What not all receipts have, as :class:`~fuaudit.commitments.contents.Own` names it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,8 @@ class Receipt:
         place, clients, path: where her node stands among so many, and what lies beside its way to the root.
         tests, test_root: how many test rows there are, and the root over their leaves.
         config: the config that was committed to, as TOML: it names the reader of such rows.
-        secret: the digest of her secret, where clients have some.
+        own: the digest of her secret, the key that she signs with, and the end of her chain, where clients have some.
+        parties: the public keys of witness and key holder, one behind the other, where clients sign.
 
     Raises:
         EvidenceError: it does not open to its commitment.
@@ -91,13 +98,14 @@ class Receipt:
     tests: int
     test_root: bytes
     config: str
-    secret: bytes = b""
+    own: Own = field(default_factory=Own)
+    parties: bytes = b""
 
     def __post_init__(self) -> None:
         name, rows = name_digest(self.salt, self.name), tree_root([row.leaf for row in self.rows])
-        node = client_digest(self.client, name, len(self.rows), rows, self.secret)
+        node = client_digest(self.client, name, len(self.rows), rows, self.own)
         root = root_over(node, self.place, self.clients, self.path)
-        contents = contents_digest(self.clients, self.tests, root, self.test_root)
+        contents = contents_digest(self.clients, self.tests, root, self.test_root, self.parties)
         try:
             found = commitment(**self.committed, contents=contents)
         except TypeError:
@@ -140,7 +148,11 @@ class Receipt:
             "tests": self.tests,
             "test_root": self.test_root.hex(),
             "config": self.config,
-        } | ({"secret": self.secret.hex()} if self.secret else {})
+        } | {name: digest.hex() for name, digest in self._digests.items() if digest}
+
+    @property
+    def _digests(self) -> dict[str, bytes]:
+        return {**{name: getattr(self.own, name) for name in _OWN}, "parties": self.parties}
 
     def content(self) -> bytes:
         """The file of a receipt."""
@@ -176,7 +188,8 @@ def receipt_of(run: Run, client: int) -> Receipt:
         len(contents.tests),
         contents.test_root,
         run.read(CONFIG).decode(),
-        contents.secret_of(client),
+        contents.own_of(client),
+        contents.party_keys,
     )
 
 
@@ -199,7 +212,7 @@ def read_receipt(path: Path) -> Receipt:
     except EvidenceError as error:
         raise EvidenceError(f"this is no receipt: {error}") from None
     try:
-        if not isinstance(table, dict) or table.keys() - {"secret"} != _FIELDS or table["format"] != FORMAT:
+        if not isinstance(table, dict) or table.keys() - {*_OWN, "parties"} != _FIELDS or table["format"] != FORMAT:
             raise ValueError(f"it does not have the fields of {FORMAT!r}")
         committed, config = table["committed"], table["config"]
         if not isinstance(committed, dict) or committed.get("beacon") not in (NO_BEACON, BEACON_TO_COME):
@@ -231,7 +244,8 @@ def read_receipt(path: Path) -> Receipt:
             _count(table["tests"]),
             _bytes(table["test_root"]),
             config,
-            _bytes(table["secret"]) if "secret" in table else b"",
+            Own(*(_bytes(table[name]) if name in table else b"" for name in _OWN)),
+            _keys_of_parties(table.get("parties", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise EvidenceError(f"this is no receipt: {path}: {error}") from None
@@ -242,6 +256,15 @@ def _bytes(text: object) -> bytes:
     if not isinstance(text, str) or not is_digest(text):
         raise ValueError("a digest or salt does not have 64 hexadecimal digits")
     return bytes.fromhex(text)
+
+
+def _keys_of_parties(text: object) -> bytes:
+    """The keys of witness and key holder; nothing where there are none."""
+    if text == "":
+        return b""
+    if not isinstance(text, str) or len(text) != 64 * len(PARTIES):
+        raise ValueError("its keys of witness and key holder do not have 64 hexadecimal digits each")
+    return b"".join(_bytes(text[at : at + 64]) for at in range(0, len(text), 64))
 
 
 def _count(value: object) -> int:
@@ -285,6 +308,25 @@ def _place(row: Row, left: Mapping[int, bytes]) -> int | None:
     if row.id in left and row.holds(left[row.id]):
         return row.id
     return next((place for place, digest in left.items() if row.holds(digest)), None)
+
+
+def not_hers(receipt: Receipt, secret: bytes) -> tuple[str, ...]:
+    """What in a receipt does not follow from a client's first secret of 32 bytes, in words: nothing where it is hers.
+
+    Raises:
+        UsageError: the receipt has no digest of a secret, because clients of its run have none.
+    """
+    own = receipt.own
+    if not own.secret:
+        raise UsageError(f"the receipt of {receipt.whose!r} is of a run whose clients have no secrets")
+    rounds = build("learners", parse_toml(receipt.config)["learner"]).law.rounds
+    length = chain_length(rounds, parse_toml(receipt.config)["run"]["requests"])
+    follow = {
+        "secret": own.secret in [secret_digest(secret, made) for made in MADE],
+        "key": own.identity in (b"", public_key(secret)),
+        "end of her chain": not own.lot or own.lot == chain_end(secret, length),
+    }
+    return tuple(name for name, same in follow.items() if not same)
 
 
 def check_dataset(receipt: Receipt, dataset: Dataset) -> Checked:

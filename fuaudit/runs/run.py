@@ -54,6 +54,7 @@ from fuaudit.runs.listing import is_run, made_from
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_form, read_listed
 from fuaudit.runs.models import WithModels
+from fuaudit.runs.transcripts import wrong_transcript
 from fuaudit.text import WITH_DATA, command, counted, quoted_path
 from fuaudit.training.exchange import first_state
 from fuaudit.training.federation import require_federation
@@ -209,6 +210,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     if not run.checkpoints:
         yield "stores no models"
     yield from run.misfits(run.pruned, run.exchange)
+    yield from wrong_transcript(run)
     tables = run.participation
     if len(tables["cohorts"]) != run.rounds_executed or len(tables["uploads"]) != run.rounds_executed:
         yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"

@@ -7,7 +7,7 @@ whoever runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,28 +17,88 @@ import numpy as np
 from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
+from fuaudit.secure.envelope import REASON_BYTES, terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
-from fuaudit.secure.messages import Identity, Message, require_enough
-from fuaudit.secure.names import SCARY
-from fuaudit.secure.refusal import forgetting
+from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, named, require_enough
+from fuaudit.secure.names import ANSWERS, HOLDER, SCARY, WITNESS
+from fuaudit.secure.plain import opened as plain_sum
+from fuaudit.secure.plain import row_message
+from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, layout_of, new_attempt
+from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
 
 STEPS = ("announce", "share", "send", "unmask")
+"""From which a client can be silent, in their order."""
+
+ORDER = (*STEPS, "witness", "receipt")
+"""The same, also of witness and key holder."""
+
 NOBODY: Mapping[int, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass
 class Books:
-    """What every party of a run remembers from round to round, so that no buffer is opened twice."""
+    """What every party of a run remembers from round to round, so that no buffer is opened twice.
+
+    Attributes:
+        kept: what the run brings to each opening; None where it keeps no transcript.
+    """
 
     clients: dict[int, Once] = field(default_factory=dict)
     witness: Once = field(default_factory=Once)
     holder: Once = field(default_factory=Once)
+    kept: Kept | None = None
 
     def client(self, number: int) -> Once:
         """That of a client."""
         return self.clients.setdefault(number, Once())
+
+
+def remembered(messages: Iterable[Message]) -> Books:
+    """What the parties of a run remember who sent these messages: after a break nobody answers twice.
+
+    Raises:
+        RefusedError: they are none of one run.
+    """
+    books, suites = Books(), dict[bytes, str]()
+    for message in messages:
+        at = (message.round, message.buffer)
+        if message.step == "terms":
+            suites[message.terms] = terms_of(message).suite
+        elif message.step == ANSWERS.get(suites.get(message.terms, "")):
+            books.client(message.sender).require_first(message.round)
+        elif message.step in ("witness", "receipt"):
+            (books.witness if message.step == "witness" else books.holder).require_first(*at)
+    return books
+
+
+@dataclass(frozen=True)
+class Signers:
+    """The identities of a run, by which its parties sign in all rounds. Who made them ends them."""
+
+    clients: Mapping[int, Identity]
+    witness: Identity
+    holder: Identity
+
+
+Record = Callable[[Message], None]
+"""Who is given every message of an opening, in the order in which they are sent."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a run that keeps a transcript brings to each opening.
+
+    Attributes:
+        record: keeps every message.
+        signers: its identities; None makes new ones for each buffer.
+        reveal: has the clients of a round, by its number, reveal their parts in its lot; called before its buffers.
+    """
+
+    record: Record
+    signers: Signers | None = None
+    reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
 
 
 @dataclass(frozen=True)
@@ -86,6 +146,9 @@ class Suite:
         smallest: int | None = None,
         at: tuple[int, int] = (0, 0),
         books: Books | None = None,
+        signers: Signers | None = None,
+        record: Record | None = None,
+        coordinates: str | None = None,
     ) -> Opened:
         """A buffer of rows ``(s, c)``, opened once.
 
@@ -93,92 +156,154 @@ class Suite:
             rows: int64, from -(2**(bits - 1) - 1) to 2**(bits - 1) - 1.
             bits: of a value.
             clients: whose the rows are, each once; None is 0, 1, ...
-            absent: client -> the step from which on it is silent: "announce", "share", "send" or "unmask".
+            absent: client, witness or key holder -> the step from which on it is silent, one of :data:`ORDER`.
             smallest: from how many rows on the sum is opened; None is all of them.
             at: numbers of round and buffer.
             books: what the parties remember of the run; None is nothing.
+            signers: identities of the run; None makes new ones for this buffer.
+            record: is given every message but what is for one client's eyes; None is nobody.
+            coordinates: digest of the columns that are summed; None is of columns 0 to c - 1.
 
         Raises:
             UsageError: a value is outside its field, or rows, absent or smallest do not fit.
             RefusedError: the buffer is discarded.
         """
         names = tuple(range(len(rows))) if clients is None else tuple(map(int, clients))
-        if rows.ndim != 2 or len(names) != len(rows) or not set(absent) <= set(names) or len(set(names)) != len(names):
+        if rows.ndim != 2 or len(names) != len(rows) or len(set(names)) != len(names):
             raise UsageError(f"a buffer is of rows (s, c) of s clients, and not {rows.shape} of {names}")
-        if not set(absent.values()) <= set(STEPS):
-            raise UsageError(f"who is absent is so from one of the steps {', '.join(STEPS)}")
+        if not set(absent.values()) <= set(ORDER) or not set(absent) <= {*names, WITNESS, HOLDER}:
+            raise UsageError(f"who is absent is of the buffer, and so from one of the steps {', '.join(ORDER)}")
+        if record is not None and self.name == SCARY:
+            raise UsageError(f"{SCARY} has no messages that could be recorded")
         self.start()
+        if books is not None and books.kept is not None:
+            signers, record = signers or books.kept.signers, record or books.kept.record
         with ExitStack() as parties:
-            members = tuple(sorted(names))
-            identities = {one: parties.enter_context(Identity()) for one in members}
-            keys = tuple(identities[one].public for one in members)
+            members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
+            signing = signers or _new_signers(members, parties)
+            keys = tuple(signing.clients[one].public for one in members)
             few = len(rows) if smallest is None else smallest
-            terms = Terms(self.name, members, rows.shape[1], bits, self.most, few, keys, LIBRARY, *at, new_attempt())
-            play = Play(terms, dict(zip(names, rows, strict=True)), identities, absent, books or Books(), parties)
-            return SUITES[self.name](play)
+            columns = rows.shape[1]
+            terms = Terms(
+                self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(),
+                coordinates_digest(np.arange(columns)) if coordinates is None else coordinates,
+                signing.witness.public if keyed else "", signing.holder.public if keyed else "",
+            )  # fmt: skip
+            play = Play(
+                terms, dict(zip(names, rows, strict=True)), signing, absent, books or Books(), parties,
+                record or (lambda _: None),
+            )  # fmt: skip
+            return play.played(SUITES[self.name])
+
+
+def _new_signers(members: Sequence[int], parties: ExitStack) -> Signers:
+    """Identities for one buffer."""
+    made = [parties.enter_context(Identity()) for _ in range(len(members) + 2)]
+    return Signers(dict(zip(members, made, strict=False)), *made[len(members) :])
 
 
 @dataclass(frozen=True)
 class Play:
-    """One buffer as it is played; rows and identities by client. ``parties`` ends all of them, also after an error."""
+    """One buffer as it is played; rows by client. ``parties`` ends all of them, also after an error."""
 
     terms: Terms
     rows: Mapping[int, Ints]
-    identities: Mapping[int, Identity]
+    signers: Signers
     absent: Mapping[int, str]
     books: Books
     parties: ExitStack
+    record: Record
 
     def here(self, step: str) -> list[int]:
-        """Who is not silent yet."""
-        before = STEPS.index(step)
-        return [one for one in self.terms.members if one not in self.absent or before < STEPS.index(self.absent[one])]
+        """Which clients are not silent yet."""
+        return [one for one in self.terms.members if self._is_here(one, step)]
+
+    def require(self, party: int, step: str) -> None:
+        """RefusedError where the witness or the key holder is silent."""
+        if not self._is_here(party, step):
+            raise RefusedError(
+                f"{named(party)} does not answer at step {step} of buffer {self.terms.buffer}",
+                "The buffer is discarded: without it no sum is told.",
+            )
+
+    def _is_here(self, party: int, step: str) -> bool:
+        return party not in self.absent or ORDER.index(step) < ORDER.index(self.absent[party])
+
+    def said(self, message: Message) -> Message:
+        """A message, recorded."""
+        self.record(message)
+        return message
+
+    def told(self, total: bytes, opened: Opened) -> Opened:
+        """What the server opened without a key holder, recorded; ``total`` is the digest of what it added up."""
+        body = Receipt(total, opened.members, opened.sums).body()
+        self.said(Message.unsigned("opened", body, self.terms))
+        return opened
+
+    def played(self, suite: Callable[[Play], Opened]) -> Opened:
+        """What a suite opens; its end is recorded in either case."""
+        self.record(terms_message(self.terms))
+        try:
+            return suite(self)
+        except RefusedError as error:
+            reason = str(error.args[0]).encode()[:REASON_BYTES]
+            self.record(Message.unsigned("discard", reason.decode(errors="ignore").encode(), self.terms))
+            raise
 
 
 def _plain(play: Play) -> Opened:
-    """Rows as they are."""
-    came = play.here("send")
+    """See :mod:`fuaudit.secure.plain`."""
+    clients, terms, came = play.signers.clients, play.terms, play.here("send")
+    rows = [row_message(play.rows[one], one, terms, clients[one]) for one in came]
     for one in came:
-        play.terms.require_values(play.rows[one], one)
-    require_enough(came, play.terms)
-    return Opened(tuple(came), np.sum([play.rows[one] for one in came], axis=0))
+        play.books.client(one).require_first(terms.round)
+    sent = [play.said(row) for row in rows]
+    return play.told(list_digest(sent), plain_sum(sent, terms))
 
 
 def _mask(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.masked`."""
     clients = {
         one: play.parties.enter_context(
-            MaskClient(play.terms, one, play.rows[one], play.identities[one], play.books.client(one))
+            MaskClient(play.terms, one, play.rows[one], play.signers.clients[one], play.books.client(one))
         )
         for one in play.terms.members
     }
-    announced = [clients[one].announce() for one in play.here("announce")]
-    shared = [clients[one].share(announced) for one in play.here("share")]
-    sent = [clients[one].send(shared) for one in play.here("send")]
+    announced = [play.said(clients[one].announce()) for one in play.here("announce")]
+    shared = [play.said(clients[one].share(announced)) for one in play.here("share")]
+    sent = [play.said(clients[one].send(shared)) for one in play.here("send")]
     came = [message.sender for message in sent]
-    unmasked = [clients[one].unmask(came) for one in play.here("unmask")]
-    return MaskServer(play.terms).opened(announced, shared, sent, unmasked)
+    if came:
+        play.said(Message.unsigned("came", ids_bytes(came), play.terms))
+    unmasked = [play.said(clients[one].unmask(came)) for one in play.here("unmask")]
+    return play.told(list_digest(sent), MaskServer(play.terms).opened(announced, shared, sent, unmasked))
 
 
 def _encrypted(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.encrypted`."""
-    terms, enter = play.terms, play.parties.enter_context
-    witness_identity = enter(Identity())
-    holder = enter(KeyHolder(terms, witness_identity.public, play.books.holder))
-    keyless = holder.keyless()
+    terms, enter, signers = play.terms, play.parties.enter_context, play.signers
+    play.require(HOLDER, "announce")
+    holder = enter(KeyHolder(terms, signers.holder, play.books.holder))
+    keyless = play.said(holder.context()).body
     clients = {
         one: enter(
-            Client(terms, one, play.rows[one], play.identities[one], holder.handout(one), play.books.client(one))
+            Client(terms, one, play.rows[one], signers.clients[one], holder.handout(one), play.books.client(one))
         )
         for one in terms.members
     }
     announced: list[Message] = []
     if has_masks(terms):
-        announced = [clients[one].announce() for one in play.here("announce")]
-    sent = [clients[one].send(announced) for one in play.here("send")]
+        announced = [play.said(clients[one].announce()) for one in play.here("announce")]
+    sent = [play.said(clients[one].send(announced)) for one in play.here("send")]
     total = Server(terms, keyless).total(sent, announced)
-    witness = Witness(terms, keyless, witness_identity, play.books.witness)
-    return holder.opened(total, witness.signature(sent, total, announced))
+    play.said(Message.unsigned("total", total.body(), terms))
+    play.require(WITNESS, "witness")
+    signature = play.said(
+        Witness(terms, keyless, signers.witness, play.books.witness).signature(sent, total, announced)
+    )
+    play.require(HOLDER, "receipt")
+    receipt = Receipt.of(play.said(holder.receipt(total, signature)), terms)
+    return Opened(receipt.members, receipt.sums)
 
 
 def _ckks(play: Play) -> Opened:

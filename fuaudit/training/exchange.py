@@ -43,6 +43,8 @@ from fuaudit.training.stages import NO_STAGES, Chain, Stage, least_rows, require
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fuaudit.secure.suites import Books
+
 
 class ClientStage(Stage, Protocol):
     """A registered client stage (group ``client_stages``): a frozen dataclass that maps each row alone.
@@ -108,9 +110,11 @@ class Transport(Protocol):
     ``require_places(places, trained)`` raises UsageError where such rounds could deliver nothing;
     ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
     as sums. ``buffers(places)`` is of a transport that puts so many participations into buffers by a uniform lot: how
-    many are in each, and from how many rows on it opens. ``secured(suite, before)`` is a transport with the same
+    many are in each, and from how many rows on it opens. ``members(places, lot)`` of such a one says which clients, of
+    those at the places of a round, are in each sum. ``secured(suite, before, books)`` is a transport with the same
     deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises
-    UsageError where it cannot.
+    UsageError where it cannot; ``books`` is what its parties remember, and its ``suite`` and the ``bits`` of a value
+    can be read.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -238,9 +242,19 @@ class Exchange:
         return self.drawing_solver or any(says(part, "draws") for part in self.parts)
 
     @property
+    def signs(self) -> bool:
+        """Whether the server sees sums: then each client has an identity, whoever makes the sums."""
+        return bool(self.transport.shows == "sums")
+
+    @property
+    def casts_lots(self) -> bool:
+        """Whether a lot says who is with whom in sums: then each client has a part in it."""
+        return self.signs and bool(says(self.transport, "draws"))
+
+    @property
     def has_secrets(self) -> bool:
-        """Whether clients keep or draw something: then each of them has a secret."""
-        return self.clients_keep or self.draws
+        """Whether clients keep, draw or sign something: then each of them has a secret."""
+        return self.clients_keep or self.draws or self.signs
 
     @property
     def telling(self) -> frozenset[str]:
@@ -281,8 +295,8 @@ class Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
-    def secured(self, suite: str) -> Exchange:
-        """The same with sums by a suite of :mod:`fuaudit.secure`.
+    def secured(self, suite: str, books: Books) -> Exchange:
+        """The same with sums by a suite of :mod:`fuaudit.secure`, whose parties remember by ``books``.
 
         Raises:
             UsageError: the transport adds up nothing, or rows are not whole numbers there.
@@ -292,7 +306,7 @@ class Exchange:
                 f"{called(self.transport)} has no sums that a suite could make",
                 'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
             )
-        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages)
+        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books)
         return replace(self, transport=transport)
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from fuaudit.declared import says
+from fuaudit.declared import must_say, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.training.events import Event, Told, require_event
 
@@ -259,7 +259,12 @@ class ExchangeContext(RoundContext):
                 return _nobodys(row)
             return draws.own(number, place, client, places[:row].count(client))
 
-        return replace(bare, own=own, together=lambda: draws.shared(number, place))
+        def together() -> Labelled:
+            if place.chain == "transport" and must_say(stage, "shows") == "sums":
+                return draws.lot(number, place, sorted(set(places)))
+            return draws.shared(number, place)
+
+        return replace(bare, own=own, together=together)
 
 
 def rows_of(table: Tensor, cohort: Cohort) -> Tensor:

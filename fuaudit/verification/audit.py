@@ -37,6 +37,7 @@ ARGUMENTS = {
     "model": "--model",
     "before": "--before",
     "beacon": "--beacon",
+    "roster": "--roster",
     "receipts": "--receipt",
 }
 """What an auditor can give beside run and spec, by the word in ``uses``, and its option. One that no audit of a spec

@@ -103,11 +103,12 @@ RUN = Claim(
 
 SUMS = Claim(
     "sums",
-    "sums that withstand attacks",
-    frozenset({"files", "attack"}),
+    "sums by the protocol",
+    frozenset({"files", "transcript", "attack"}),
     editors=True,
-    shows="Attacks on small openings of the suite that made the run's sums got no row that it hides, and got one where "
-    "they must. This says nothing about the messages of the run, nor about forgetting.",
+    shows="The recorded messages of the run's sums are those of the suite's protocol, and the models were made of what "
+    "they opened. Attacks on small openings of the suite got no row that it hides, and got one where they must. This "
+    "says nothing about messages that nobody recorded, nor about forgetting.",
     question="The checks asked whether attacks on the sums of clients' updates get the update of one client.",
     of_request=False,
 )

@@ -22,7 +22,10 @@ from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
 from fuaudit.verification.released import released
 
-FOLDERS = {"data": "DATA", "erased": "ROWS", "parent": "PARENT", "model": "MODEL", "before": "FINDINGS"}
+FOLDERS = {
+    **{"data": "DATA", "erased": "ROWS", "parent": "PARENT"},
+    **{"model": "MODEL", "before": "FINDINGS", "roster": "ROSTER"},
+}
 """Options that take a path of the auditor's own machine, and what stands for it in findings."""
 
 

@@ -14,6 +14,7 @@ from fuaudit.plans import Population, Request
 from fuaudit.runs.ancestors import lineage
 from fuaudit.runs.platforms import plugins_of, versions
 from fuaudit.runs.receipts import Receipt
+from fuaudit.runs.roster import Roster
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted, span
@@ -42,6 +43,7 @@ class Known:
         beacon: what was published after the commitment, in hexadecimal.
         receipts: those of clients.
         model: the model in use.
+        roster: which party signs under which key.
         before: the findings of a verification from before a prune.
         erased: whether a folder of erased rows was given, so that other rows of training may be missing too.
         rows_made: whether the rows were given as tensors, which may have been computed, and not read by a reader.
@@ -54,6 +56,7 @@ class Known:
     receipts: tuple[Receipt, ...] = ()
     model: ModelInUse | None = None
     before: Before | None = None
+    roster: Roster | None = None
     erased: bool = False
     rows_made: bool = False
     folder: bool = False

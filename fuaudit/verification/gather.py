@@ -15,6 +15,7 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, read_json, sha256
 from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.receipts import Receipt, opens_erased, read_receipt
+from fuaudit.runs.roster import Roster, committed_keys, read_roster
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import load_dataset
@@ -39,7 +40,7 @@ def gather(run: Run, given: Given) -> Evidence:
     chain = (run, *lineage(parent))
     known_rows = max(one.rows for one in chain if isinstance(one, Run))
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
-    told = given.get("commitment")
+    told, roster = given.get("commitment"), given.get("roster")
     commitment = None if told is None else told.strip().lower()
     receipts = receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment)
     read = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
@@ -51,11 +52,18 @@ def gather(run: Run, given: Given) -> Evidence:
         receipts,
         None if model is None else read_model_in_use(Path(model), run),
         None if before is None else findings_before(Path(before), run, parent),
+        None if roster is None else roster_for(run, Path(roster)),
         given.get("erased") is not None,
         isinstance(given.get("data"), Dataset),
         isinstance(given.get("data"), Path | str),
     )
     return Evidence(run, parent, dataset, known)
+
+
+def roster_for(run: Run, path: Path) -> Roster:
+    """A list of parties and keys to compare a run with; UsageError where nobody signs in its rounds."""
+    committed_keys(run)
+    return read_roster(path)
 
 
 def as_path(given: Path | str | None) -> Path | None:

@@ -33,6 +33,8 @@ class Given(TypedDict, total=False):
         before: a file of findings from before the run was pruned. What a prune has made impossible to show can rest on
             them. They must be of the very run that was pruned, and pass `provenance` and `plan-law`. If a commitment
             is given now, they must have compared the same one; if a request is given, they must have compared one.
+        roster: a file with a line for each client, and for witness and key holder: a name and a public key. Another
+            list than the run was committed to with is a FAIL; it is for runs whose server sees sums.
         beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
         delta: at which the account of what rounds released is made; that of the config's ``[budget]`` by default, or 0.
             No audit judges the account, so it changes no verdict.
@@ -54,6 +56,7 @@ class Given(TypedDict, total=False):
     receipts: Sequence[Path | str]
     model: Path | str | None
     before: Path | str | None
+    roster: Path | str | None
     beacon: str | None
     delta: float | None
     budget: int | None

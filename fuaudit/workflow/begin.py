@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.commitments.contents import commit
+from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.keys import NO_BEACON, Keys, commitment, first_context, partition_key
-from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_digest
+from fuaudit.commitments.secrets import ClientSecrets, committed_by, first_secrets
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
@@ -83,10 +84,12 @@ def begun(
     leaves = Leaves(population.clients, law.rounds, law.steps)
     has_secrets = learns.exchange.has_secrets
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))
-    secrets = first_secrets(population.clients, None if apart else secret, keys.seeds) if has_secrets else None
-    digests = [secret_digest(own, secrets.made) for own in secrets.generations[0].values()] if secrets else []
+    parties = PARTIES if learns.exchange.signs else ()
+    master = None if apart else secret
+    secrets = first_secrets(population.clients, master, keys.seeds, parties) if has_secrets else None
+    lots_of = (law.rounds, resolved.run.requests) if learns.exchange.casts_lots else None
     names = names_of(dealer, ready.dataset, population)
-    contents, opening = commit(ready.dataset, population, names, secret, digests)
+    contents, opening = commit(ready.dataset, population, names, secret, committed_by(secrets, lots_of))
     committed = keys.committed(sha256(config_bytes(ready.config)), beacon)
     made = commitment(**committed, contents=contents.root)
     common = Foundation(ready.config, population, frozenset(), keys, contents, opening, made)

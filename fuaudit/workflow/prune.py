@@ -43,6 +43,7 @@ from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import command
 from fuaudit.workflow.swap import alone, leftovers, put_in_place, recover
+from fuaudit.workflow.transcripts import copy_transcript
 from fuaudit.workflow.writer import RunWriter, recorded_bytes
 
 
@@ -191,6 +192,7 @@ def _rewrite(run: Run) -> Run:
     for name in copied:
         write_bytes(staging / name, run.read(name), mode=mode_of(name))
     write_bytes(staging / LEDGER, read_bytes(run.path / LEDGER))
+    copy_transcript(run.path, staging, bodies=False)  # the chain is over digests, so it can be checked without them
     write_bytes(staging / FORMER, read_bytes(run.path / MANIFEST))
     writer = RunWriter(staging, read_ledger(staging))
     if recorded := recorded_bytes(kept_records(run.plan)):

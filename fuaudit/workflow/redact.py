@@ -9,6 +9,7 @@ from fuaudit.formats.files import claimed, read_bytes, write_bytes
 from fuaudit.runs.layout import CLIENTS, KEYS, LEDGER, MANIFEST, is_clients_own, mode_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run, load_run
+from fuaudit.workflow.transcripts import copy_transcript
 from fuaudit.workflow.writer import require_new
 
 
@@ -30,6 +31,7 @@ def redact(run: Run | Path | str, out: Path | str) -> Run:
         for name in whole.files:
             if not is_clients_own(name):
                 write_bytes(out / name, whole.read(name), mode=mode_of(name))
+        copy_transcript(whole.path, out)
         # the manifest last: without it a folder is no run
         for name in (LEDGER, MANIFEST):
             write_bytes(out / name, read_bytes(whole.path / name, limit_of(name)))

@@ -20,12 +20,15 @@ from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.runs.transcripts import chain_of
+from fuaudit.secure.suites import Books
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
 from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import require_same_platform, secured
+from fuaudit.workflow.secured import keep_messages, require_same_platform, secured
 from fuaudit.workflow.train import finish
+from fuaudit.workflow.transcripts import Keeper, mend_transcript
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
 
@@ -63,6 +66,9 @@ def resume(
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
+        if suite_of(ledger) is not None:
+            mend_transcript(folder, done)
+            writer.transcript = Keeper(folder, chain_of(folder))
         require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
@@ -74,7 +80,10 @@ def resume(
             require_next_secrets(unfinished, above)
             return carry_out(writer, ready, above, unfinished.plan, progress)
         writer.record_platform(Platform.here(ready, done))
-        return finish(writer, secured(ready, suite_of(ledger)), unfinished.plan, info["rounds_executed"], progress)
+        books = Books()
+        keep_messages(books, writer, unfinished.plan)
+        sums = secured(ready, suite_of(ledger), books)
+        return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
 
 
 def remove_torn(folder: Path) -> None:

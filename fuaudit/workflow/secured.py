@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from fuaudit.declared import offers
 from fuaudit.errors import UsageError, nearest
+from fuaudit.plans import Plan
 from fuaudit.registry import called
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.platforms import Platform, platforms_of
@@ -18,16 +19,19 @@ from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer, fewest
 from fuaudit.secure.names import EXACT
+from fuaudit.secure.suites import Books
 from fuaudit.training.asking import asked
 from fuaudit.training.exchange import BUFFERS, Exchange
 from fuaudit.training.releases import NOISY
 from fuaudit.training.setup import Setup
 from fuaudit.training.stages import published
 from fuaudit.unlearning.protocol import is_editor
+from fuaudit.workflow.transcripts import kept
+from fuaudit.workflow.writer import RunWriter
 
 
-def secured(ready: Setup, suite: str | None) -> Setup:
-    """A setup whose sums a suite makes; the same where there is none.
+def secured(ready: Setup, suite: str | None, books: Books) -> Setup:
+    """A setup whose sums a suite makes, whose parties remember by ``books``; the same where there is none.
 
     Raises:
         UsageError: the transport has no such sums, rows are not whole numbers, or not every round is stored.
@@ -41,7 +45,13 @@ def secured(ready: Setup, suite: str | None) -> Setup:
             f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",
             "Say checkpoint_every = 1 under [run]: a round that is not stored would be opened again after a break.",
         )
-    return replace(ready, procedure=replace(ready.procedure, exchange=ready.procedure.exchange.secured(suite)))
+    return replace(ready, procedure=replace(ready.procedure, exchange=ready.procedure.exchange.secured(suite, books)))
+
+
+def keep_messages(books: Books, writer: RunWriter, plan: Plan) -> None:
+    """Have the parties of a run that was begun sign by what it committed to, and keep all that they send."""
+    if writer.transcript is not None:
+        books.kept = kept(writer, plan)
 
 
 def require_unpublished(exchange: Exchange, places: int, suite: str) -> None:

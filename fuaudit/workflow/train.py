@@ -27,6 +27,7 @@ from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import mode_of, stored_rounds
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, load_run
+from fuaudit.secure.suites import Books
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
@@ -34,7 +35,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import require_unpublished, secured
+from fuaudit.workflow.secured import keep_messages, require_unpublished, secured
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -77,7 +78,8 @@ def train(
     require_new(out)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
-    sums = secured(ready, secure)
+    books = Books()
+    sums = secured(ready, secure, books)
     if secure is not None:
         places = ready.learner.law.places(prepared.first.common.original.of_laws)
         require_unpublished(ready.procedure.exchange, places, secure)
@@ -90,6 +92,7 @@ def train(
         baseline(*commonest(ready.dataset.test_targets))
     with claimed(out):
         writer = prepared.begin(out, platform, secure)
+        keep_messages(books, writer, prepared.plan)
         return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 
 
@@ -215,7 +218,10 @@ def finish(
 def store_round(writer: RunWriter, round_number: int, round_state: RoundState, stored: bool) -> None:
     """Tell of a round, and keep the state after it where it is ``stored``; UsageError where that is not finite."""
     require_finite(round_state, round_number)
-    told = {"told": round_state.events} if round_state.events else {}
+    told: dict[str, Any] = {"told": round_state.events} if round_state.events else {}
+    if writer.transcript is not None:
+        writer.transcript.settle(round_number)
+        told["transcript"] = writer.transcript.head
     if not stored:
         writer.record("round", round=round_number, **told)
     else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there

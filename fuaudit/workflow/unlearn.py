@@ -27,6 +27,7 @@ from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
+from fuaudit.secure.suites import Books
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
@@ -34,7 +35,7 @@ from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.receiving import receiving
-from fuaudit.workflow.secured import require_fresh_noise, secured
+from fuaudit.workflow.secured import keep_messages, require_fresh_noise, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -242,7 +243,10 @@ def carry_out(
         record_request(writer, parent)
         return _edit(writer, ready, parent, plan)
     keep_rounds(writer, ready, parent, plan)
-    return finish(writer, secured(ready, suite_of(writer.ledger)), plan, plan.law.rounds, progress, draws=draws)
+    books = Books()
+    keep_messages(books, writer, plan)
+    sums = secured(ready, suite_of(writer.ledger), books)
+    return finish(writer, sums, plan, plan.law.rounds, progress, draws=draws)
 
 
 def keep_rounds(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> None:

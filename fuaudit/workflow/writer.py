@@ -55,11 +55,13 @@ from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
 from fuaudit.secure.terms import LIBRARY
+from fuaudit.secure.transcript import Chain
 from fuaudit.text import WITH_DATA, amount, command
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.received import Received
 from fuaudit.training.rounds import State
 from fuaudit.workflow.append import append
+from fuaudit.workflow.transcripts import Keeper, begin_transcript
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -134,6 +136,7 @@ class RunWriter:
     path: Path
     ledger: Ledger = field(default_factory=Ledger)
     salt: bytes | None = field(default=None, repr=False)
+    transcript: Keeper | None = field(default=None, repr=False)
 
     @property
     def run(self) -> Run:
@@ -199,6 +202,8 @@ class RunWriter:
             self.record("commitment", commitment=common.commitment)
             if suite is not None:
                 self.record(SECURED, suite=suite, library=LIBRARY)
+                begin_transcript(self.path)
+                self.transcript = Keeper(self.path, Chain())
             self.write(RUN, {"format": FORMAT, **made_by, "beacon": beacon, **info})
         except BaseException:
             if not (self.path / RUN).exists():

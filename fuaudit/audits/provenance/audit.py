@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from fuaudit.audits.provenance.asked import asked, compared_in_words, of_the_compared, plainly_of_the_compared
 from fuaudit.audits.provenance.budget import budget
-from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
+from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, roster, training
 from fuaudit.audits.provenance.draws import absence, in_words, key_reuse, never_drawn, remembered
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
-from fuaudit.audits.provenance.secrets import noise_used_once, secrets_follow
+from fuaudit.audits.provenance.secrets import noise_used_once, parties_follow, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
@@ -31,7 +31,7 @@ class Provenance:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"provenance"})
     uses: ClassVar[frozenset[str]] = frozenset(
-        {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon"}
+        {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon", "roster"}
     )
     knows_received: ClassVar[bool] = True
     recomputes: ClassVar[str] = "the keys, and the plan or model that the method makes of the parent's"
@@ -41,6 +41,7 @@ class Provenance:
         chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain]
         answers += [anchor(case), beacon(case)]
+        answers += [roster(case), parties_follow(case.run)] if case.run.exchange.signs else []
         # what a reader understands at once goes before what follows from it
         answers += [asked(case), absence(case)] if case.run.is_child else []
         answers += [training(case), named(case), *changes(case), *doubted(case)]

@@ -9,8 +9,10 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import look_of
 from fuaudit.plans import Plan
 from fuaudit.runs.drawn import drawn_plan
+from fuaudit.runs.roster import differences
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 
 
@@ -54,6 +56,17 @@ def anchor(case: Case) -> CheckResult:
     return _promised_otherwise(case.run, case.known.commitment, "given by --commitment ") or fails(
         "The lineage has another commitment than --commitment says."
     )
+
+
+def roster(case: Case) -> CheckResult:
+    """Clients, witness and key holder are those of the list that the auditor received, with the keys that it says."""
+    if case.known.roster is None:
+        return holds("No list of parties from outside was given.")
+    found = list(differences(case.run, case.known.roster))
+    if not found:
+        return holds("The parties and their keys are those of the list that was received from outside.")
+    rest = f" That is one of {counted(len(found), 'difference')}." if len(found) > 1 else ""
+    return fails(f"The parties are not those of the list given by --roster. {found[0]}{rest}")
 
 
 def beacon(case: Case) -> CheckResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.commitments.identities import public_key
 from fuaudit.commitments.secrets import Renewal
 from fuaudit.draws import Position
 from fuaudit.errors import RedactedError
@@ -57,6 +58,30 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     return holds(text, " ".join([OWN[secrets.made], *_in_common(run)]))
 
 
+def parties_follow(run: Run) -> CheckResult:
+    """Keys to sign with, and chains of lots, follow from the secrets of all who are not erased."""
+    try:
+        secrets, lots = run.secrets, run.lots
+    except RedactedError as error:
+        return unclear(str(error.args[0]))
+    if secrets is None:
+        return holds(f"Nobody signs anything in rounds of {name_of(run)}.")
+    for client, secret in secrets.generations[0].items():
+        own = run.contents.own_of(client)
+        if public_key(secret) != own.identity:
+            return fails(
+                f"Client {client} of {name_of(run)} was committed to with a key that her secret does not give."
+            )
+        if lots is not None and lots.chain(client).end != own.lot:
+            return fails(
+                f"Client {client} of {name_of(run)} was committed to with the end of another chain of lots than "
+                "follows from her secret."
+            )
+    if b"".join(map(public_key, secrets.parties)) != run.contents.party_keys:
+        return fails(f"Witness or key holder of {name_of(run)} have keys that their secrets do not give.")
+    return holds(f"Keys of the parties of {name_of(run)}, and their contributions to lots, follow from their secrets.")
+
+
 def noise_used_once(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     """Rounds that keep their draws of stages have the models that they had: else rows changed, and the noise did not.
 
@@ -92,7 +117,7 @@ def _in_common(run: Run) -> Iterator[str]:
     """Who was committed to with one secret, by equal digests: a sentence for each such secret."""
     owners: dict[bytes, list[int]] = {}
     for client in run.contents.clients:
-        owners.setdefault(run.contents.secret_of(client), []).append(client)
+        owners.setdefault(run.contents.own_of(client).secret, []).append(client)
     for first, *others in owners.values():
         if others:
             yield f"Client {first} has one secret with {counted(len(others), 'other')}, client {others[0]} among them."

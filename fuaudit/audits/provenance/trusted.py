@@ -41,6 +41,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
     else:
         lines.append(BEFORE_TRAINING)
     lines.append(_of_beacon(case))
+    lines += _on_the_roster(case)
     if case.run.is_child and case.known.request is None:
         lines.append(
             "The request is the one that the run names: no --client or --sample was given to compare with, so whoever "
@@ -59,6 +60,21 @@ def assumptions(case: Case) -> tuple[str, ...]:
     return (*lines, *_on_what_was_written(case), *_on_what_is_closed(case))
 
 
+def _on_the_roster(case: Case) -> list[str]:
+    """Who says that the parties of sums are who they are said to be."""
+    if case.run.contents.identities is None:
+        return []
+    if case.known.roster is None:
+        return [
+            "All clients are real: no list of clients and their keys from outside was given (--roster FILE) to compare "
+            "with, so the operator can have invented clients."
+        ]
+    return [
+        f"The list given by --roster (SHA-256 {case.known.roster.sha256}) has each key from the one whose name stands "
+        "beside it: whoever made the list can have invented clients."
+    ]
+
+
 def _on_what_was_written(case: Case) -> list[str]:
     """What was committed to as it was written: nothing makes it again, so it could say anything."""
     run, names, secrets = case.run, case.run.opening.names, case.run.secrets
@@ -71,10 +87,16 @@ def _on_what_was_written(case: Case) -> list[str]:
     if secrets:  # that they follow from one secret is as told: nobody shows it
         own = len(secrets.generations[0])
         written.append(f"the secrets of {counted(own, 'client')} ({counted(own * KEY_BYTES, 'byte')})")
+        if parties := len(secrets.parties):
+            written.append(f"those of witness and key holder ({counted(parties * KEY_BYTES, 'byte')})")
     return [
         f"Nothing is hidden in what was written before the commitment and nothing makes again: {', '.join(written)}. "
         "Whoever wrote it had the rows, and could have trained on them in private."
     ]
+
+
+_OWN = {"secrets": "secrets", "identities": "keys", "lots": "ends of chains"}
+"""What clients commit to beside names and rows: tensor -> a word."""
 
 
 def _on_what_is_closed(case: Case) -> list[str]:
@@ -87,9 +109,10 @@ def _on_what_is_closed(case: Case) -> list[str]:
         return [f"Nothing was hidden in {leaves} at hand opens: each has room for {DIGEST_BYTES} bytes."] * bool(rows)
     shown = {receipt.client for receipt in case.known.receipts}
     closed = [client for client in run.contents.clients if not _has_salt(run, client)]
-    hashed, of = len(set(closed) - shown), "names and rows"
-    if run.contents.secrets is not None:
-        hashed, of = hashed + len(closed), "names, rows and secrets"
+    own = [name for name in run.contents.tensors() if name in _OWN]
+    hashed = len(set(closed) - shown) + len(own) * len(closed)
+    *most, last = ["names", "rows", *(_OWN[name] for name in own)]
+    of = f"{', '.join(most)} and {last}"
     kept = sum(part.seed is not None for part in (*salts, *seeds))
     digests = sum(part.seed is None for part in seeds)
     return [

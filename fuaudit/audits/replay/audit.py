@@ -79,7 +79,7 @@ class Replay:
 
         Of an edited run the model that was edited is replayed, on the rows that it was trained on.
         """
-        if judged := _without_rows(case):
+        if judged := without_rows(case):
             return judged.finding("replay", SHOWS_NOT)
         if not case.evidence.is_editor:
             return of_messages(self._of_plan(case), case.run)
@@ -133,7 +133,7 @@ class Replay:
         return replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
 
 
-def _without_rows(case: Case) -> Judgement | None:
+def without_rows(case: Case) -> Judgement | None:
     """What is said where the retained rows are not all at hand as they were; None where they are."""
     if case.dataset is None:
         reason = "The retained data is not at hand: nothing was replayed."

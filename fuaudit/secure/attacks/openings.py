@@ -13,7 +13,7 @@ import numpy as np
 from fuaudit.secure import bfv, ckks, masked, shamir
 from fuaudit.secure.attacks.opening import VICTIM, Got, Opening
 from fuaudit.secure.attacks.parties import Parties
-from fuaudit.secure.encrypted import LENGTH_BYTES, Total, ciphertexts_of
+from fuaudit.secure.encrypted import Total, ciphertexts_of, framed
 from fuaudit.secure.masked import own_mask
 from fuaudit.secure.messages import DIGEST_BYTES, Message, list_digest
 from fuaudit.secure.names import SCARY
@@ -132,7 +132,7 @@ def copy_of(some: Parties, message: Message, fresh: bool) -> bytes:
         more = bfv.encrypted(context, np.concatenate([empty, own[:, None]], axis=1), ring)
         both = zip(parts, more, strict=True)
         copies = [(bfv.parsed(context, a) + bfv.parsed(context, b)).serialize() for a, b in both]
-    return agreed + b"".join(len(one).to_bytes(LENGTH_BYTES, "little") + one for one in copies)
+    return agreed + framed(copies)
 
 
 def overflow(suite: str, opening: Opening) -> Got:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
 
+import numpy as np
+
 from fuaudit.secure import bfv
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Total, Witness, has_masks
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.names import WITNESS
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, new_attempt
+from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, new_attempt
 
 
 class Parties:
@@ -32,16 +35,18 @@ class Parties:
         """Rows are ``(s, c)``; ``at`` is the numbers of round and buffer."""
         self.rows, count, self._ends = rows, len(rows), ExitStack()
         self.identities = [self._ends.enter_context(Identity()) for _ in rows]
-        self.witness_key = self._ends.enter_context(Identity())
-        keys = tuple(one.public for one in self.identities)
+        self.witness_key, self.holder_key = (self._ends.enter_context(Identity()) for _ in range(2))
+        keys, columns = tuple(one.public for one in self.identities), rows.shape[1]
+        others = () if suite == "mask" else (self.witness_key.public, self.holder_key.public)
         self.terms = Terms(
-            suite, tuple(range(count)), rows.shape[1], bits, most, smallest or count, keys, LIBRARY, *at, new_attempt()
+            *(suite, tuple(range(count)), columns, bits, most, smallest or count, keys, LIBRARY, *at, new_attempt()),
+            *(coordinates_digest(np.arange(columns)), *others),
         )
         self.books = [Once() for _ in rows]
         if suite == "mask":
             self.mask_clients = [self.mask_client(number) for number in range(count)]
             return
-        self.holder = self._ends.enter_context(KeyHolder(self.terms, self.witness_key.public, Once()))
+        self.holder = self._ends.enter_context(KeyHolder(self.terms, self.holder_key, Once()))
         self.clients = [self.client(number) for number in range(count)]
         self.server = Server(self.terms, self.holder.keyless())
         self.witness = Witness(self.terms, self.holder.keyless(), self.witness_key, Once())
@@ -81,7 +86,8 @@ class Parties:
 
     def signed(self, total: Total) -> Opened:
         """What the key holder opens although the witness colludes: it signs whatever the server likes."""
-        return self.holder.opened(total, self.witness_key.signature(total.said(self.terms)))
+        said = Message.signed("witness", WITNESS, total.said(self.terms), self.terms, self.witness_key)
+        return self.holder.opened(total, said)
 
     def unmasked(
         self,

@@ -1,0 +1,115 @@
+"""Whether the messages of secure sums are those of the protocol, and the model was made of what they opened.
+
+Two halves. The first needs no secret of a client: the chain is that of which the ledger holds heads, envelopes are
+signed by who was committed to, buffers are what the lots give, and sums are made again from what was sent. The second
+has the clients' secrets and rows: every opened number is that of the rows in the clear. Without it the numbers behind
+ciphertexts are a key holder's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
+from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
+from fuaudit.errors import UsageError
+from fuaudit.formats.files import read_bytes
+from fuaudit.runs.layout import CHAIN
+from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.run import Run
+from fuaudit.runs.transcripts import body_of
+from fuaudit.secure.recheck import Checked, recheck
+from fuaudit.secure.recheck import Finding as Wrong
+from fuaudit.text import counted
+from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
+from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.rerun import EQUAL_BITS
+
+NAME = "transcript"
+NO_SUITE = "The ledger of the run names no suite that made its sums."
+SHOWS_NOT = "It shows nothing of messages that nobody recorded."
+GONE = "The chain is the one of which the ledger holds heads. Its messages went with a prune: no sum can be made again."
+NO_ROWS = "The messages are those of the protocol; whether the sums are those of the clients' rows was not looked at."
+SOME = 10
+"""How many things that are wrong a finding names."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Checks every message of the run's own rounds, and makes their sums again."""
+
+    evidence: ClassVar[frozenset[str]] = frozenset({"transcript"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data"})
+    recomputes: ClassVar[str] = "every sum from the messages of its buffer, and from the rows of its clients"
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL where a message or a sum is wrong; INCONCLUSIVE without rows; NOT_APPLICABLE where nothing is there."""
+        run = case.run
+        if suite_of(run.ledger) is None:
+            return Finding(NAME, Subject.RUN, Verdict.NOT_APPLICABLE, NO_SUITE, SHOWS_NOT)
+        missing = "It was pruned." if run.pruned else not_at_hand(case)
+        made = None if missing else again(case)
+        try:
+            checked = _checked(run, made)
+        except UsageError as error:
+            shows = f"The ledger names a suite that cannot have made the sums of such a run: {error.args[0]}"
+            return Finding(NAME, Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT)
+        figures, shows_not = _figures(run, checked, made), " ".join(checked.cannot)
+
+        def finding(verdict: Verdict, shows: str, details: Sequence[str] = (), *trusted: str) -> Finding:
+            return Finding(
+                NAME, Subject.RUN, verdict, shows, shows_not, figures, assumptions=trusted, details=tuple(details)
+            )
+
+        if wrong := [*checked.findings, *(() if checked.unread else wrong_counts(run, checked))]:
+            shows = f"{counted(len(wrong), 'thing')} in the messages of secure sums are not as the protocol has them."
+            return finding(Verdict.FAIL, shows, _told(wrong))
+        if checked.unread:
+            return finding(Verdict.NOT_APPLICABLE, GONE)
+        if made is None:
+            return finding(Verdict.INCONCLUSIVE, NO_ROWS, [missing])
+        if wrong := [*other_sums(checked.opened, made)]:
+            shows = "Sums that were opened, or models that were made of them, are not those of the clients' rows."
+            if elsewhere := case.rerun.elsewhere(run):
+                return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
+            return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
+        if not checked.opened:
+            return finding(Verdict.INCONCLUSIVE, "No sum was opened in any round: there is nothing to make again.")
+        return finding(
+            Verdict.PASS,
+            f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
+            "they opened are those of the clients' rows, and the models were made of them.",
+        )
+
+
+def _checked(run: Run, made: Again | None) -> Checked:
+    """What the transcript shows to whoever knows what was committed to."""
+    columns = None if made is None else made.columns.__getitem__
+    content = read_bytes(run.path / CHAIN, limit_of(CHAIN))
+    return recheck(content, lambda number: body_of(run.path, number), known_of(run, columns))
+
+
+def _told(wrong: Sequence[Wrong]) -> list[str]:
+    """A line for each of the first."""
+    lines = [f"{_where(one)}{one.kind}: {one.sentence}" for one in wrong[:SOME]]
+    return lines + ([f"and {len(wrong) - SOME} more"] if len(wrong) > SOME else [])
+
+
+def _where(one: Wrong) -> str:
+    if one.round is None:
+        return ""
+    return f"round {one.round}, " + ("" if one.buffer is None else f"buffer {one.buffer}, ")
+
+
+def _figures(run: Run, checked: Checked, made: Again | None) -> tuple[Figure, ...]:
+    again_ = "compared with the sums of the rows, which were computed anew" if made else "as their messages tell"
+    return (
+        Figure("messages", "Messages", checked.messages, "counted; each line holds the digest of the one before"),
+        Figure("rounds", "Rounds", len(told_rounds(run)), "those that the run executed itself"),
+        Figure("sums", "Sums that were opened", len(checked.opened), f"made again from their messages; {again_}"),
+        Figure("discarded", "Buffers that were not opened", len(checked.discarded), "counted, as their messages tell"),
+    )

@@ -1,0 +1,111 @@
+"""What is known of a run's secure sums without its transcript: from what was committed to, plan, config and ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fuaudit.commitments.identities import PARTIES
+from fuaudit.commitments.lots import context_of
+from fuaudit.draws.chains import lot_key
+from fuaudit.errors import EvidenceError
+from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
+from fuaudit.runs.layout import CHECKPOINT, of_round
+from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.roster import committed_keys
+from fuaudit.runs.run import Run
+from fuaudit.secure.recheck import Checked, Finding, Known
+from fuaudit.secure.suites import Books
+from fuaudit.secure.terms import coordinates_digest
+
+Columns = Callable[[int], tuple[int, str]]
+"""Round -> how many columns are summed, and their digest."""
+
+
+def told_rounds(run: Run) -> list[dict[str, Any]]:
+    """The lines of the ledger of the rounds that a run executed itself."""
+    return run.ledger.of_kind("round")
+
+
+def known_of(run: Run, columns: Columns | None) -> Known:
+    """What a checker of the transcript knows of a run whose ledger names a suite.
+
+    Raises:
+        UsageError: the transport of its config has no sums that a suite could make.
+        EvidenceError: its rounds draw with keys of several generations.
+    """
+    suite, keys = str(suite_of(run.ledger)), committed_keys(run)
+    transport: Any = run.exchange.secured(suite, Books()).transport
+    clients = {who: key for who, key in keys.items() if isinstance(who, int)}
+    witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
+    generation = _generation(run)
+    lots = run.contents.lots
+    ends = {} if lots is None else {c: end.tobytes() for c, end in zip(run.contents.clients, lots, strict=True)}
+    return Known(
+        suite,
+        run.rounds_executed,
+        transport.bits,
+        transport.suite.most,
+        clients,
+        witness,
+        holder,
+        heads={event["round"]: event["transcript"] for event in told_rounds(run)},
+        context=context_of(run.commitment, run.contexts[generation]),
+        ends=ends,
+        earlier=generation * run.law.rounds,
+        cohort=lambda number: tuple(sorted({*run.plan.cohort(number)})),
+        buffers=_buffers(run, transport) if ends and hasattr(transport, "members") else None,
+        columns=columns if columns is not None else all_columns(run),
+    )
+
+
+def _generation(run: Run) -> int:
+    """With the keys of which generation the run's own rounds draw."""
+    found = {generation_of(run.plan, event["round"]) for event in told_rounds(run)}
+    if len(found) > 1:
+        raise EvidenceError(f"rounds of {run.path} draw with keys of generations {sorted(found)}")
+    return found.pop() if found else 0
+
+
+def all_columns(run: Run) -> Columns | None:
+    """That of rounds in which every parameter is summed; None where clients agree on some, as only replay shows."""
+    if run.exchange.agrees:
+        return None
+    dimension = len(run.arrays(of_round(CHECKPOINT, run.checkpoints[-1]))["vector"])
+    whole = dimension, coordinates_digest(np.arange(dimension))
+    return lambda number: whole
+
+
+def _buffers(run: Run, transport: Any) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
+    """Who is with whom, by what clients contributed to a round's lot: no secret is needed."""
+
+    def buffers(number: int, contributions: Mapping[int, bytes]) -> list[tuple[int, ...]]:
+        context = run.contexts[generation_of(run.plan, number)]
+        key = lot_key(run.commitment, context, number, contributions)
+        generations = [Generation(_nobodys, b"", lambda _, clients: key) for _ in run.contexts]
+        draws = PlannedDraws(run.plan, tuple(generations))
+        lot = draws.lot(number, Place("transport"), sorted(contributions))
+        found: list[tuple[int, ...]] = transport.members(run.plan.cohort(number), lot)
+        return found
+
+    return buffers
+
+
+def _nobodys(client: int) -> NoReturn:
+    raise EvidenceError(f"what client {client} draws is not asked here")
+
+
+def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
+    """Rounds of which the transcript opened another number of sums than the ledger tells."""
+    for event in told_rounds(run):
+        number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
+        told = _summed(event.get("told", ()))
+        if opened != told:
+            yield Finding("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
+
+
+def _summed(told: Sequence[Mapping[str, Any]]) -> int:
+    """How many sums were opened, as a line of the ledger tells."""
+    return sum(len(one["rows"]) - one["discarded"] for one in told if one["kind"] == "summed" and not one["failed"])

@@ -1,0 +1,84 @@
+"""The transcript of a run: every message of its secure sums, as far as it is there, and the chain over all of them.
+
+The chain is no file of the manifest, so the digest of the run does not hang on it. The ledger holds its head after
+every round, and the seal closes the ledger. Bodies are as long as the chain says. Whether they are those of the chain
+is asked by the audit "transcript" alone, for they are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import read_bytes
+from fuaudit.runs.layout import BODIES, CHAIN, FILES, TRANSCRIPT_FOLDER, names_in, of_round
+from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.manifest import limit_of
+from fuaudit.secure.transcript import GENESIS, Chain, read_chain
+from fuaudit.text import span
+
+if TYPE_CHECKING:
+    from fuaudit.runs.stored import Stored
+
+
+def chain_of(folder: Path) -> Chain:
+    """The chain of a run; EvidenceError where it is missing, torn or broken."""
+    return read_chain(read_bytes(folder / CHAIN, limit_of(CHAIN)), folder / CHAIN)
+
+
+def body_of(folder: Path, number: int) -> bytes | None:
+    """The envelopes of a round; None where a prune removed them."""
+    path = folder / of_round(BODIES, number)
+    return read_bytes(path, limit_of(BODIES)) if path.exists() else None
+
+
+def heads_after(chain: Chain, rounds: range) -> Mapping[int, str]:
+    """Round -> the head of the chain after it; a round without messages has the one before."""
+    found, head = dict[int, str](), GENESIS
+    for number in rounds:
+        entries = chain.of_round(number)
+        head = found[number] = entries[-1].digest if entries else head
+    return found
+
+
+def names_of_transcript(folder: Path) -> list[str]:
+    """The paths of the transcript's files in the folder of a run."""
+    return [name for name in names_in(folder) if name.startswith(TRANSCRIPT_FOLDER)]
+
+
+def wrong_transcript(run: Stored) -> Iterator[str]:
+    """What the folder of a run holds otherwise than its ledger tells of a transcript.
+
+    Raises:
+        EvidenceError: the chain is missing, torn or broken.
+    """
+    there = set(names_of_transcript(run.path))
+    if suite_of(run.ledger) is None:
+        yield from (f"has {name}, which only {FILES[CHAIN].when} has" for name in sorted(there)[:1])
+        return
+    chain, told = chain_of(run.path), {event["round"]: event["transcript"] for event in run.ledger.of_kind("round")}
+    if not {*chain.rounds} <= told.keys():
+        yield f"has messages in {CHAIN} of other rounds than {span(sorted(told)) or 'none'}, which it executed"
+        return
+    sizes = {} if run.pruned else {of_round(BODIES, number): chain.size_of(number) for number in chain.rounds}
+    if there != {CHAIN, *sizes}:
+        odd = sorted(there ^ {CHAIN, *sizes})
+        yield f"{'has' if odd[0] in there else 'lacks'} {odd[0]}, otherwise than {CHAIN} tells"
+        return
+    for name, size in sizes.items():
+        if _size(run.path / name) != size:
+            yield f"has another number of bytes in {name} than {CHAIN} tells"
+    heads = heads_after(chain, range(min(told, default=1), max(told, default=0) + 1))
+    for number, head in heads.items():
+        if told[number] != head:
+            yield f"has another head in {CHAIN} after round {number} than its ledger names"
+            return
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise EvidenceError(f"cannot read {path}: {error.strerror or error}") from error

@@ -1,0 +1,309 @@
+"""Runs whose sums a suite makes hold every message: what opening looks at, what is found, what a prune leaves."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from secure_transcripts import Kept as InMemory
+from test_secured_runs import FEDAVG, FEDREP, NOISY, trained
+from tests_support import AUDIT_KEY, told
+
+from fuaudit import load_run, unlearn
+from fuaudit.audits.transcript.audit import Transcript
+from fuaudit.draws import Keyed
+from fuaudit.errors import EvidenceError
+from fuaudit.plans import Request
+from fuaudit.runs.layout import BODIES, CHAIN, of_round
+from fuaudit.runs.transcripts import body_of, chain_of, heads_after
+from fuaudit.secure.envelope import terms_of
+from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.suites import Suite
+from fuaudit.secure.transcript import messages_of
+from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
+from fuaudit.workflow.prune import prune
+from fuaudit.workflow.redact import redact
+from fuaudit.workflow.transcripts import Keeper, begin_transcript, kept
+
+SUITES = "plain", "bfv+mask"
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    """A run of each suite, which nobody may change."""
+    return {suite: trained(tmp_path_factory.mktemp("honest") / "run", FEDREP, suite) for suite in SUITES}
+
+
+@pytest.fixture
+def copied(honest, tmp_path):
+    """A copy of a run, to be changed."""
+    return lambda suite: load_run(shutil.copytree(honest[suite].path, tmp_path / suite))
+
+
+def examined(run, data=True):
+    return Transcript().examine(Case(Evidence(run, None, tiny_dataset() if data else None), Keyed(AUDIT_KEY)))
+
+
+def messages(run):
+    """All messages of a run, in order."""
+    chain = chain_of(run.path)
+    return [one for n in chain.rounds for one in messages_of(chain.of_round(n), body_of(run.path, n), run.path)]
+
+
+def written(run, changed):
+    """A run with other messages, sealed again as its operator can: chain, ledger and manifest fit them."""
+    shutil.rmtree(run.path / "transcript")
+    begin_transcript(run.path)
+    keeper = Keeper(run.path, chain_of(run.path))
+    for message in changed:
+        keeper.record(message)
+    return anchored(run)
+
+
+def anchored(run):
+    """A run whose ledger holds the heads of the chain that is there."""
+    heads = heads_after(chain_of(run.path), range(1, run.rounds_executed + 1))
+
+    def course(events):
+        return [one | ({"transcript": heads[one["round"]]} if one["event"] == "round" else {}) for one in events]
+
+    return told(run.path, course)
+
+
+def parties(run):
+    """The identities of a run, as its operator holds them."""
+    return kept(_Writing(run), run.plan).signers
+
+
+class _Writing:
+    def __init__(self, run):
+        self.run, self.transcript = run, Keeper(run.path, chain_of(run.path))
+
+
+# what training writes
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_run_keeps_every_message_and_its_ledger_the_heads(honest, suite):
+    run, chain = honest[suite], chain_of(honest[suite].path)
+    assert chain.rounds == (1, 2)
+    assert sorted(path.name for path in (run.path / "transcript").iterdir()) == [
+        "000001.bodies",
+        "000002.bodies",
+        "chain.jsonl",
+    ]
+    assert [event["transcript"] for event in run.ledger.of_kind("round")] == [chain.head_after(1), chain.head]
+    steps = [message.step for message in messages(run) if message.round == 1]
+    assert steps[:4] == ["lot"] * 4
+    assert steps.count("terms") == steps.count("receipt" if suite == "bfv+mask" else "opened") == 2
+    assert not any(name.startswith("transcript") for name in run.files)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_honest_transcript_passes_and_says_what_it_cannot_show(honest, suite):
+    found = examined(honest[suite])
+    assert found.verdict == "PASS", found.details
+    assert (found.values["sums"], found.values["rounds"]) == (4, 2)
+    for what in ("nobody recorded", "memory", "colluded", "invented"):
+        assert what in found.shows_not
+    assert ("Ciphertexts and masked rows can hold anything" in found.shows_not) == (suite != "plain")
+
+
+def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
+    run = honest["bfv+mask"]
+    for found in (examined(run, data=False), examined(redact(run, tmp_path / "redacted"))):
+        assert (found.verdict, found.values["sums"]) == ("INCONCLUSIVE", 4)
+        assert "whether the sums are those of the clients' rows was not looked at" in found.shows
+
+
+def test_a_run_whose_sums_no_suite_made_has_none(tmp_path):
+    run = trained(tmp_path / "run", FEDAVG, None)
+    assert examined(run).verdict == "NOT_APPLICABLE"
+    begin_transcript(run.path)
+    with pytest.raises(EvidenceError, match=r"has transcript/chain.jsonl, which only a run whose sums a suite made"):
+        load_run(run.path)
+
+
+# what opening refuses
+
+
+def _without_line(path):
+    lines = (path / CHAIN).read_bytes().splitlines(keepends=True)
+    (path / CHAIN).write_bytes(b"".join(lines[:3] + lines[4:]))
+
+
+def _without_tail(path):
+    """The last buffer was never there: chain and body agree."""
+    chain = chain_of(path)
+    entries = chain.of_round(2)
+    shorter = entries[: next(i for i, one in enumerate(entries) if one.step == "terms" and one.buffer == 1)]
+    whole = chain.of_round(1) + shorter
+    (path / CHAIN).write_bytes(b"".join(one.line + b"\n" for one in whole))
+    body = path / of_round(BODIES, 2)
+    body.write_bytes(body.read_bytes()[: sum(one.size for one in shorter)])
+
+
+def _longer(path):
+    (path / of_round(BODIES, 1)).write_bytes(body_of(path, 1) + b"more")
+
+
+MALFORMED = {
+    "a line dropped": (_without_line, "line 4 does not follow"),
+    "a tail cut off": (_without_tail, "another head in transcript/chain.jsonl after round 2"),
+    "a longer body": (_longer, "another number of bytes in transcript/000001.bodies"),
+    "no chain": (lambda path: (path / CHAIN).unlink(), "missing"),
+    "a torn line": (lambda path: (path / CHAIN).write_bytes((path / CHAIN).read_bytes()[:-1]), "torn"),
+    "no body": (lambda path: (path / of_round(BODIES, 2)).unlink(), "lacks transcript/000002.bodies"),
+    "a body of no round": (lambda path: (path / of_round(BODIES, 3)).write_bytes(b""), "has transcript/000003.bodies"),
+    "another file": (lambda path: (path / "transcript/keys").write_bytes(b""), "transcript/keys"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_transcript_that_is_not_that_of_the_ledger_is_refused(copied, name):
+    spoil, reason = MALFORMED[name]
+    run = copied("plain")
+    spoil(run.path)
+    with pytest.raises(EvidenceError, match=reason):
+        load_run(run.path)
+
+
+def test_a_ledger_that_names_no_heads_is_refused(copied):
+    run = copied("plain")
+
+    def course(events):
+        return [{name: value for name, value in one.items() if name != "transcript"} for one in events]
+
+    with pytest.raises(EvidenceError, match="names a transcript where no suite made sums, or none where one did"):
+        told(run.path, course)
+
+
+# what the audit finds
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_flipped_bit_of_a_body_is_found(copied, suite):
+    run = copied(suite)
+    body = bytearray(body_of(run.path, 2))
+    body[-1] ^= 1
+    (run.path / of_round(BODIES, 2)).write_bytes(body)
+    found = examined(load_run(run.path))
+    assert (found.verdict, found.details[0][:19]) == ("FAIL", "round 2, body: the ")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_messages_left_out_are_found_though_all_was_sealed_again(copied, suite):
+    """A whole buffer, a round, a contribution, a row."""
+    told_of = {
+        "another number": lambda one: (one.round, one.buffer) != (2, 1),
+        "2 sums": lambda one: one.round != 1,
+        "withheld": lambda one: (one.step, one.sender, one.round) != ("lot", 1, 2),
+        "": lambda one: (one.step, one.round, one.buffer) != ("send", 1, 0),
+    }
+    told_of["1 sums were opened, and the ledger tells of 2"] = told_of.pop("another number")
+    told_of["0 sums were opened, and the ledger tells of 2"] = told_of.pop("2 sums")
+    run = copied(suite)
+    whole = messages(run)
+    for reason, keeps in told_of.items():
+        run = written(run, filter(keeps, whole))
+        found = examined(run, data=False)
+        assert found.verdict == "FAIL"
+        assert any(reason in line for line in found.details), found.details
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_another_roster_is_found(copied, suite):
+    """A client's messages of the lot under a key that nobody committed to."""
+    run = copied(suite)
+    with Identity() as stranger:
+        changed = [
+            replace(one, signature=stranger.signature(one.head)) if (one.step, one.sender) == ("lot", 2) else one
+            for one in messages(run)
+        ]
+    found = examined(written(run, changed), data=False)
+    assert found.verdict == "FAIL"
+    assert any("client 2 at step lot does not have its signature" in line for line in found.details)
+
+
+def _told_otherwise(run):
+    """Its messages, with one opened number that is one more; signed by whoever signs it."""
+    changed, signers, terms = [], parties(run), {}
+    for one in messages(run):
+        made = one
+        if one.step == "terms":
+            terms[one.terms] = terms_of(one)
+        if one.step in ("receipt", "opened") and (one.round, one.buffer) == (1, 0):
+            of = terms[one.terms]
+            receipt = Receipt.of(one, of)
+            body = replace(receipt, sums=receipt.sums + (np.arange(of.columns) == 0)).body()
+            if one.step == "opened":
+                made = Message.unsigned("opened", body, of)
+            else:
+                made = Message.signed("receipt", one.sender, body, of, signers.holder)
+        changed.append(made)
+    return written(run, changed)
+
+
+def test_a_number_behind_ciphertexts_is_a_key_holders_word_until_the_rows_are_there(copied):
+    run = _told_otherwise(copied("bfv+mask"))
+    assert examined(run, data=False).verdict == "INCONCLUSIVE"
+    found = examined(run)
+    assert found.verdict == "FAIL"
+    assert found.details == (
+        "round 1, buffer 0, sum: what was opened is not the sum of the rows of the clients that were drawn",
+    )
+
+
+def test_a_number_of_rows_in_the_open_is_added_up_again(copied):
+    found = examined(_told_otherwise(copied("plain")), data=False)
+    assert found.verdict == "FAIL"
+    assert "is not the sum of the rows that came" in found.details[0]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_buffers_of_other_clients_than_the_lot_gives_are_found(copied, suite):
+    """Its operator plays round 1 once more, with two clients exchanged, and signs all of it."""
+    run = copied(suite)
+    whole, signers, again = messages(run), parties(run), InMemory()
+    opened = [terms_of(one) for one in whole if one.step == "terms" and one.round == 1]
+    (a, b), (c, d) = (terms.members for terms in opened)
+    for number, (members, terms) in enumerate(zip(((a, c), (b, d)), opened, strict=True)):
+        Suite(suite, terms.most).opened(
+            np.zeros((2, terms.columns), dtype=np.int64), terms.bits, sorted(members), at=(1, number),
+            signers=signers, record=again.transcript.record, coordinates=terms.coordinates,
+        )  # fmt: skip
+    lots = [one for one in whole if one.step == "lot" and one.round == 1]
+    run = written(run, [*lots, *again.messages(), *(one for one in whole if one.round == 2)])
+    found = examined(run, data=False)
+    assert found.verdict == "FAIL"
+    assert [line.endswith("were not drawn together") for line in found.details] == [True, True]
+
+
+# a child, a prune, an archive
+
+
+def test_a_child_has_a_transcript_of_its_own_and_a_prune_leaves_the_chain(tmp_path):
+    parent = trained(tmp_path / "parent", NOISY, "bfv+mask")
+    child = unlearn(parent, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+    found = Transcript().examine(Case(Evidence(child, parent, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert found.verdict == "PASS", found.details
+    assert 0 not in {message.sender for message in messages(child)}
+    before = (child.path / CHAIN).read_bytes()
+    pruned, _ = prune(child)
+    assert [path.name for path in (pruned.path / "transcript").iterdir()] == ["chain.jsonl"]
+    assert (pruned.path / CHAIN).read_bytes() == before
+    found = examined(pruned)
+    assert found.verdict == "NOT_APPLICABLE"
+    assert "no sum can be made again" in found.shows
+    (pruned.path / of_round(BODIES, 1)).write_bytes(b"")
+    with pytest.raises(EvidenceError, match=r"has transcript/000001.bodies"):
+        load_run(pruned.path)
+
+
+def test_an_archive_keeps_the_transcript(honest, tmp_path):
+    run = honest["bfv+mask"]
+    redacted = redact(run, tmp_path / "redacted")
+    assert [one.body for one in messages(redacted)] == [one.body for one in messages(run)]
