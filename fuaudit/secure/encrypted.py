@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fuaudit.secure import bfv, pairs
+from fuaudit.secure.adder import Adder, adder_of
 from fuaudit.secure.messages import (
     DIGEST_BYTES,
     Identity,
@@ -163,8 +164,8 @@ def ciphertexts_of(message: Message, terms: Terms) -> tuple[bytes, tuple[bytes, 
     return body[:DIGEST_BYTES], tuple(parts)
 
 
-def total_of(sent: Sequence[Message], announced: Sequence[Message], context: bfv.Context, terms: Terms) -> Total:
-    """The sum of what came, each client once. RefusedError for what is wrong or too little.
+def total_of(sent: Sequence[Message], announced: Sequence[Message], adder: Adder, terms: Terms) -> Total:
+    """The sum of what came, each client once, added elsewhere. RefusedError for what is wrong or too little.
 
     With masks everybody who announced a key has to come: masks of the others would be left in the sum.
     """
@@ -180,42 +181,33 @@ def total_of(sent: Sequence[Message], announced: Sequence[Message], context: bfv
             f"client {gone[0]} announced a key and sent nothing, or the other way round: masks would not cancel",
             "The buffer is discarded, and nothing of it was opened.",
         )
-    rows = [[_parsed(client, part, context) for part in parts] for client, (_, parts) in bodies.items()]
-    return Total(tuple(bodies), tuple(bfv.added(rows)))
-
-
-def _parsed(client: int, part: bytes, context: bfv.Context) -> bfv.Ciphertext:
-    try:
-        return bfv.parsed(context, part)
-    except RefusedError as error:
-        refused = error.args[0]
-    raise RefusedError(f"client {client}: {refused}", blamed=client)
+    rows = {client: parts for client, (_, parts) in bodies.items()}
+    return Total(tuple(rows), adder.sums(rows))
 
 
 class Server:
-    """The server: it adds ciphertexts, and has no key at all."""
+    """The server: it has ciphertexts added, and has no key at all."""
 
     def __init__(self, terms: Terms, keyless: bytes) -> None:
-        bfv.loaded(keyless, keyless=True)
-        self.terms, self._keyless = terms, keyless
+        self.terms, self._adder = terms, adder_of("server", keyless, terms.layout.ring)
 
     @forgetting
     def total(self, sent: Sequence[Message], announced: Sequence[Message] = ()) -> Total:
         """The sum of what came."""
-        return total_of(sent, announced, bfv.loaded(self._keyless, keyless=True), self.terms)
+        return total_of(sent, announced, self._adder, self.terms)
 
 
 class Witness:
-    """The witness: it adds again, and signs a sum once for each buffer of a round. It has no key that opens."""
+    """The witness: it has them added again, and signs a sum once for each buffer of a round. It has no key that opens."""
 
     def __init__(self, terms: Terms, keyless: bytes, identity: Identity, once: Once) -> None:
-        bfv.loaded(keyless, keyless=True)
-        self.terms, self._keyless, self._identity, self._once = terms, keyless, identity, once
+        self.terms, self._identity, self._once = terms, identity, once
+        self._adder = adder_of("witness", keyless, terms.layout.ring)
 
     @forgetting
     def signature(self, sent: Sequence[Message], total: Total, announced: Sequence[Message] = ()) -> bytes:
         """Its signature, if the server's sum is that of the messages of these clients, each once."""
-        if total_of(sent, announced, bfv.loaded(self._keyless, keyless=True), self.terms) != total:
+        if total_of(sent, announced, self._adder, self.terms) != total:
             raise RefusedError("the server's sum is not that of the clients' messages", "Do not open it.")
         self._once.require_first(self.terms.round, self.terms.buffer)
         return self._identity.signature(total.said(self.terms))
