@@ -1,4 +1,4 @@
-"""A process in the place of the one that adds, as if bytes had taken it over: the first byte of a part says what it does."""
+"""A process in the place of the one that adds, as if bytes had taken it over: a part says what it does."""
 
 import os
 import signal

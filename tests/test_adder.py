@@ -313,7 +313,8 @@ def test_nothing_is_left_behind():
 def test_a_process_ends_with_its_parent():
     script = (
         "import sys; from fuaudit.secure.adder import adder_of; from fuaudit.secure.terms import RINGS; "
-        "from fuaudit.secure import bfv; made = adder_of('server', bfv.keyless_part(bfv.new_keys(RINGS[0])), RINGS[0]); "
+        "from fuaudit.secure import bfv; "
+        "made = adder_of('server', bfv.keyless_part(bfv.new_keys(RINGS[0])), RINGS[0]); "
         "made.sums({0: [bfv.specimen(RINGS[0])], 1: [bfv.specimen(RINGS[0])]}); print(made.pid, flush=True); "
         "sys.stdin.read()"
     )

@@ -55,7 +55,7 @@ class Adder:
         self.confined: tuple[str, ...] = ()
         self._keyless, self._ring, self._answer, self._lock = keyless, ring, answer, Lock()
         self._running: tuple[Popen[bytes], Line] | None = None
-        self._end = finalize(self, lambda: None)
+        self._end: finalize[..., Adder] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -132,8 +132,8 @@ class Adder:
 
     def end(self, grace: float = GRACE) -> None:
         """End the process, after some seconds by force."""
-        self._end.detach()
-        if self._running:
+        if self._running and self._end:
+            self._end.detach()
             _ended(*self._running, grace)
         self._running = None
 

@@ -15,10 +15,11 @@ from pathlib import Path
 LIBRARY = "libseccomp.so.2"
 
 CALLS = (
-    "read write readv writev recvfrom sendto recvmsg sendmsg poll ppoll close fcntl mmap munmap mremap mprotect madvise "
-    "brk futex sched_yield clock_gettime gettimeofday clock_nanosleep nanosleep getrandom setitimer getpid gettid "
-    "getrusage rt_sigreturn rt_sigprocmask rt_sigaction sigaltstack restart_syscall rseq membarrier exit exit_group"
-).split()
+    "read", "write", "readv", "writev", "recvfrom", "sendto", "recvmsg", "sendmsg", "poll", "ppoll", "close", "fcntl",
+    "mmap", "munmap", "mremap", "mprotect", "madvise", "brk", "futex", "sched_yield", "clock_gettime", "gettimeofday",
+    "clock_nanosleep", "nanosleep", "getrandom", "setitimer", "getpid", "gettid", "getrusage", "rt_sigreturn",
+    "rt_sigprocmask", "rt_sigaction", "sigaltstack", "restart_syscall", "rseq", "membarrier", "exit", "exit_group",
+)  # fmt: skip
 """System calls of a process that reads, computes and answers. None of them opens, connects, starts or signals."""
 
 NO_NEW_PRIVILEGES, DUMPABLE = 38, 4
@@ -73,7 +74,7 @@ def _size() -> int:
 
 def _no_privileges() -> bool:
     prctl = ctypes.CDLL(None).prctl
-    return prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and prctl(DUMPABLE, 0, 0, 0, 0) == 0
+    return bool(prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and prctl(DUMPABLE, 0, 0, 0, 0) == 0)
 
 
 def _library() -> ctypes.CDLL | None:
@@ -91,4 +92,4 @@ def _calls_alone(library: ctypes.CDLL) -> bool:
         return False
     numbers = (library.seccomp_syscall_resolve_name(name.encode()) for name in CALLS)
     added = [library.seccomp_rule_add_array(rules, ctypes.c_uint32(ALLOW), n, 0, None) for n in numbers if n >= 0]
-    return not any(added) and library.seccomp_load(rules) == 0
+    return not any(added) and bool(library.seccomp_load(rules) == 0)

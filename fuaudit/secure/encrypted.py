@@ -198,7 +198,7 @@ class Server:
 
 
 class Witness:
-    """The witness: it has them added again, and signs a sum once for each buffer of a round. It has no key that opens."""
+    """The witness: it has them added again, and signs one sum for each buffer of a round. It has no key that opens."""
 
     def __init__(self, terms: Terms, keyless: bytes, identity: Identity, once: Once) -> None:
         self.terms, self._identity, self._once = terms, identity, once
