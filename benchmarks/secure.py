@@ -33,7 +33,7 @@ from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.suites import Suite
-from fuaudit.secure.terms import LIBRARY, Once, Terms, new_attempt
+from fuaudit.secure.terms import LIBRARY, Once, Terms, coordinates_digest, new_attempt
 
 CLIENTS, LAYERS, SHARE, CLIP = 8, 20, 20, 0.05
 
@@ -70,9 +70,14 @@ def rows_of(values: int, bits: int) -> np.ndarray:
     return np.rint(drawn / CLIP * largest).astype(np.int64)
 
 
-def terms_of(suite: str, rows: np.ndarray, bits: int, identities: list[Identity]) -> Terms:
-    roster, members = tuple(one.public for one in identities), tuple(range(CLIENTS))
-    return Terms(suite, members, rows.shape[1], bits, CLIENTS, CLIENTS, roster, LIBRARY, 1, 0, new_attempt())
+def terms_of(
+    suite: str, rows: np.ndarray, bits: int, identities: list[Identity], others: tuple[Identity, ...] = ()
+) -> Terms:
+    roster, members, columns = tuple(one.public for one in identities), tuple(range(CLIENTS)), rows.shape[1]
+    return Terms(
+        suite, members, columns, bits, CLIENTS, CLIENTS, roster, LIBRARY, 1, 0, new_attempt(),
+        coordinates_digest(np.arange(columns)), *(one.public for one in others),
+    )  # fmt: skip
 
 
 def numpy_mean(values: int) -> Cost:
@@ -88,9 +93,10 @@ def by_bfv(suite: str, bits: int, values: int) -> Cost:
         identities = [Identity() for _ in rows]
     with clock.of("witness"):
         signing = Identity()
-    terms = terms_of(suite, rows, bits, identities)
     with clock.of("key holder"):
-        holder = KeyHolder(terms, signing.public, Once())
+        receipts = Identity()
+        terms = terms_of(suite, rows, bits, identities, (signing, receipts))
+        holder = KeyHolder(terms, receipts, Once())
         handouts, keyless = [holder.handout(one) for one in terms.members], holder.keyless()
     with clock.of("clients"):
         clients = [Client(terms, one, rows[one], identities[one], handouts[one], Once()) for one in terms.members]

@@ -8,7 +8,7 @@ import numpy as np
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity
-from fuaudit.secure.terms import LIBRARY, Once, Terms, new_attempt
+from fuaudit.secure.terms import LIBRARY, Once, Terms, coordinates_digest, new_attempt
 
 
 def rows_of(clients, columns, bits=12, seed=1):
@@ -30,17 +30,20 @@ class Parties:
 
     def __post_init__(self):
         self.identities = [Identity() for _ in self.rows]
+        self.witness_key, self.holder_key = Identity(), Identity()
         count = len(self.rows)
         self.terms = Terms(
             self.suite, tuple(range(count)), self.rows.shape[1], self.bits, self.most, self.smallest or count,
             tuple(one.public for one in self.identities), LIBRARY, *self.changes.get("at", (1, 0)), new_attempt(),
+            coordinates_digest(np.arange(self.rows.shape[1])),
+            *(one.public if self.suite != "mask" else "" for one in (self.witness_key, self.holder_key)),
         )  # fmt: skip
         self.ends, self.books = ExitStack(), [Once() for _ in self.rows]
-        self.witness_key, self.once = Identity(), (Once(), Once())
+        self.once = (Once(), Once())
         if self.suite == "mask":
             self.clients = [self.masked(number) for number in range(count)]
             return
-        self.holder = KeyHolder(self.terms, self.witness_key.public, self.once[0])
+        self.holder = KeyHolder(self.terms, self.holder_key, self.once[0])
         self.clients = [self.client(number) for number in range(count)]
         self.server = Server(self.terms, self.holder.keyless())
         self.witness = Witness(self.terms, self.holder.keyless(), self.witness_key, self.once[1])

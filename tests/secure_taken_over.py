@@ -34,4 +34,4 @@ class Taken(Line):
 
 if __name__ == "__main__":
     adding.Line = Taken
-    adding.main(int(sys.argv[1]))
+    adding.main(sys.argv[1])

@@ -130,7 +130,7 @@ def test_a_request_has_its_seconds():
     """A signal of the system ends a process that computes for longer, also within the library."""
     script = (
         "import sys\nfrom fuaudit.secure import adding\nadding.CPU_SECONDS = 0.3\n"
-        "adding.answer = lambda *_: sum(range(10**12))\nadding.main(int(sys.argv[1]))"
+        "adding.answer = lambda *_: sum(range(10**12))\nadding.main(sys.argv[1])"
     )
     ours, theirs = socket.socketpair()
     with theirs:
@@ -172,7 +172,7 @@ class Raw:
         if self.process is None:
             ours, theirs = socket.socketpair()
             with theirs:
-                self.process, self.line = adder.started(adder.PROCESS, [theirs]), Line(ours, "it")
+                self.process, self.line = adder.started(adder.PROCESS, {"line": theirs}), Line(ours, "it")
             self.line.send([bfv.keyless_part(KEYS)])
             assert self.line.receive(16, 1000, 120)[0] == adding.READY
         try:

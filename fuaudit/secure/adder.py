@@ -109,7 +109,7 @@ class Adder:
         if self._running is None:
             ours, theirs = socket.socketpair()
             with theirs:
-                process, line = started(PROCESS, [theirs]), Line(ours, "the process that adds")
+                process, line = started(PROCESS, {"line": theirs}), Line(ours, "the process that adds")
             self._running, self._end = (process, line), finalize(self, _ended, process, line, GRACE)
             self.confined = self._greeted(line)
         return self._running[1]

@@ -1,4 +1,4 @@
-"""The process that adds ciphertexts: ``python -m fuaudit.secure.adding DESCRIPTOR``, started by an ``Adder``.
+"""The process that adds ciphertexts: ``python -m fuaudit.secure.adding line=DESCRIPTOR``, started by an ``Adder``.
 
 It has no key, no file and no descriptor but its line. It reads one ciphertext of each client, answers their sum, and
 forgets them. It answers a part that it cannot read with the place of that part.
@@ -62,9 +62,9 @@ def serve(line: Line) -> None:
         line.send(told)
 
 
-def main(descriptor: int) -> None:
-    """Serve on a descriptor, and end when the other end is gone."""
-    os.dup2(descriptor, DESCRIPTOR)
+def main(place: str) -> None:
+    """Serve on the line of a descriptor, ``line=5``, and end when the other end is gone."""
+    os.dup2(int(place.removeprefix("line=")), DESCRIPTOR)
     os.closerange(DESCRIPTOR + 1, 256)
     with Line(socket.socket(fileno=DESCRIPTOR), "the caller") as line:
         try:
@@ -74,4 +74,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1])

@@ -30,6 +30,9 @@ MARGIN = 3
 KEYLESS_BYTES = 86
 """Of a context without any key, at most."""
 
+PUBLIC_BYTES = 2 * 2 * 8 * SLOTS + 2048
+"""Of a context with the public key, at most."""
+
 CIPHERTEXT_BYTES = 2 * 8 * SLOTS + 1024
 """No ciphertext is longer."""
 

@@ -21,19 +21,23 @@ from fuaudit.secure import bfv, pairs
 from fuaudit.secure.adder import Adder, adder_of
 from fuaudit.secure.messages import (
     DIGEST_BYTES,
+    ID_BYTES,
     Identity,
     Message,
     by_sender,
-    is_signed,
+    ids_bytes,
+    ids_of,
     list_digest,
     require_distinct,
     require_enough,
     require_one_list,
 )
+from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.pairs import PairKey
+from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.slots import checks, offset_key, packed, unpacked, weight_key
-from fuaudit.secure.streams import Ints, Party, fresh
+from fuaudit.secure.streams import KEY_BYTES, Ints, Party, fresh
 from fuaudit.secure.terms import CHECKS, SLOTS, Once, Opened, Terms
 
 NO_LIST = bytes(DIGEST_BYTES)
@@ -63,6 +67,18 @@ class Handout:
     weights: bytes = field(repr=False)
     offsets: bytes = field(repr=False)
 
+    def body(self) -> bytes:
+        """All of it but the digest of the terms, in bytes."""
+        return self.weights + self.offsets + self.public
+
+    @classmethod
+    def of(cls, message: Message, client: int, terms: Terms) -> Handout:
+        """The inverse, for the client that it is for."""
+        body = message.require("handout", 2 * KEY_BYTES, 2 * KEY_BYTES + bfv.PUBLIC_BYTES, terms)
+        if message.receiver != client:
+            raise RefusedError(f"client {client} was given what the key holder made for client {message.receiver}")
+        return cls(terms.digest, body[2 * KEY_BYTES :], body[:KEY_BYTES], body[KEY_BYTES : 2 * KEY_BYTES])
+
 
 @dataclass(frozen=True)
 class Total:
@@ -71,14 +87,28 @@ class Total:
     members: tuple[int, ...]
     ciphertexts: tuple[bytes, ...] = field(repr=False)
 
+    def body(self) -> bytes:
+        """All of it in bytes: the number of members, their ids, and the ciphertexts, each behind its length."""
+        return ids_bytes((len(self.members), *self.members)) + framed(self.ciphertexts)
+
+    @classmethod
+    def of(cls, message: Message, terms: Terms) -> Total:
+        """The inverse. RefusedError for what is no sum of this buffer."""
+        due = terms.layout.ciphertexts(terms.columns)
+        body = message.require("total", ID_BYTES, total_bytes(terms), terms)
+        count = int.from_bytes(body[:ID_BYTES], "little")
+        start = ID_BYTES * (1 + min(count, len(terms.members)))
+        members, parts = ids_of(body[ID_BYTES:start]), unframed(body[start:])
+        if parts is None or len(parts) != due or len(members) != count:
+            raise RefusedError("what the server sent as a sum of ciphertexts is none")
+        return cls(members, parts)
+
     def said(self, terms: Terms) -> bytes:
-        """What the witness signs."""
-        hasher = hashlib.sha256(terms.digest)
-        for member in self.members:
-            hasher.update(member.to_bytes(8, "little"))
+        """Its digest, which the witness signs: 32 bytes."""
+        hasher = hashlib.sha256(b"fuaudit secure total" + terms.digest + ids_bytes(self.members))
         for ciphertext in self.ciphertexts:
             hasher.update(hashlib.sha256(ciphertext).digest())
-        return b"fuaudit secure total" + hasher.digest()
+        return hasher.digest()
 
 
 class Client(Party):
@@ -98,11 +128,6 @@ class Client(Party):
         self.terms, self.number, self._identity, self._once = terms, number, identity, once
         self._vault.put("row", values + terms.largest)
         self._vault.put("handout", handout)
-
-    def end(self) -> None:
-        """Drop all keys, masks and values."""
-        super().end()
-        self._identity.end()
 
     @forgetting
     def announce(self) -> Message:
@@ -126,8 +151,7 @@ class Client(Party):
             slots = (slots + masks) % layout.ring.modulus
         self._once.require_first(self.terms.round)
         parts = bfv.encrypted(bfv.loaded(handout.public, keyless=False), slots, layout.ring)
-        body = agreed + b"".join(len(part).to_bytes(LENGTH_BYTES, "little") + part for part in parts)
-        return Message.signed("send", self.number, body, self.terms, self._identity)
+        return Message.signed("send", self.number, agreed + framed(parts), self.terms, self._identity)
 
     def _masks(self, keys: Mapping[int, bytes], agreed: bytes, shape: tuple[int, ...]) -> Ints:
         own = self._vault.take("key", PairKey)
@@ -153,19 +177,44 @@ def announced_keys(announced: Sequence[Message], terms: Terms) -> dict[int, byte
 def ciphertexts_of(message: Message, terms: Terms) -> tuple[bytes, tuple[bytes, ...]]:
     """The list that a client saw, and its ciphertexts. RefusedError for what is wrong with its message."""
     due = terms.layout.ciphertexts(terms.columns)
-    body = message.require("send", DIGEST_BYTES, DIGEST_BYTES + due * (LENGTH_BYTES + bfv.CIPHERTEXT_BYTES), terms)
-    at, parts = DIGEST_BYTES, []
-    while at < len(body):
-        end = at + LENGTH_BYTES + int.from_bytes(body[at : at + LENGTH_BYTES], "little")
-        parts.append(body[at + LENGTH_BYTES : end])
-        at = end
-    if len(parts) != due or at != len(body):
+    body = message.require("send", DIGEST_BYTES, DIGEST_BYTES + framed_bytes(terms), terms)
+    parts = unframed(body[DIGEST_BYTES:])
+    if parts is None or len(parts) != due:
         raise RefusedError(f"client {message.sender} sent no {due} ciphertexts", blamed=message.sender)
-    return body[:DIGEST_BYTES], tuple(parts)
+    return body[:DIGEST_BYTES], parts
 
 
-def total_of(sent: Sequence[Message], announced: Sequence[Message], adder: Adder, terms: Terms) -> Total:
-    """The sum of what came, each client once, added elsewhere. RefusedError for what is wrong or too little.
+def framed(parts: Sequence[bytes]) -> bytes:
+    """Ciphertexts one after the other, each behind its length of 4 bytes."""
+    return b"".join(len(part).to_bytes(LENGTH_BYTES, "little") + part for part in parts)
+
+
+def unframed(content: bytes) -> tuple[bytes, ...] | None:
+    """The inverse; None for bytes that are not so framed."""
+    at, parts = 0, []
+    while at < len(content):
+        end = at + LENGTH_BYTES + int.from_bytes(content[at : at + LENGTH_BYTES], "little")
+        parts.append(content[at + LENGTH_BYTES : end])
+        at = end
+    return tuple(parts) if at == len(content) else None
+
+
+def framed_bytes(terms: Terms) -> int:
+    """Of the ciphertexts of a row, framed, at most."""
+    return terms.layout.ciphertexts(terms.columns) * (LENGTH_BYTES + bfv.CIPHERTEXT_BYTES)
+
+
+def total_bytes(terms: Terms) -> int:
+    """Of a sum of ciphertexts, at most."""
+    return ID_BYTES * (1 + len(terms.members)) + framed_bytes(terms)
+
+
+Summands = Mapping[int, tuple[bytes, ...]]
+"""Client -> its ciphertexts, ascending."""
+
+
+def summands_of(sent: Sequence[Message], announced: Sequence[Message], terms: Terms) -> Summands:
+    """The ciphertexts of what came, each client once, not yet parsed. RefusedError for what is wrong or too little.
 
     With masks everybody who announced a key has to come: masks of the others would be left in the sum.
     """
@@ -181,8 +230,19 @@ def total_of(sent: Sequence[Message], announced: Sequence[Message], adder: Adder
             f"client {gone[0]} announced a key and sent nothing, or the other way round: masks would not cancel",
             "The buffer is discarded, and nothing of it was opened.",
         )
-    rows = {client: parts for client, (_, parts) in bodies.items()}
-    return Total(tuple(rows), adder.sums(rows))
+    summands = {client: parts for client, (_, parts) in bodies.items()}
+    ciphertexts = [part for parts in summands.values() for part in parts]
+    if len(set(ciphertexts)) < len(ciphertexts):
+        raise RefusedError(
+            "a ciphertext came twice", "One client sent what another one sent, and who copied it cannot be told."
+        )
+    return summands
+
+
+def total_of(sent: Sequence[Message], announced: Sequence[Message], adder: Adder, terms: Terms) -> Total:
+    """The sum of what came, added elsewhere. RefusedError as :func:`summands_of`, and for what is no ciphertext."""
+    summands = summands_of(sent, announced, terms)
+    return Total(tuple(summands), adder.sums(summands))
 
 
 class Server:
@@ -205,20 +265,20 @@ class Witness:
         self._adder = adder_of("witness", keyless, terms.layout.ring)
 
     @forgetting
-    def signature(self, sent: Sequence[Message], total: Total, announced: Sequence[Message] = ()) -> bytes:
-        """Its signature, if the server's sum is that of the messages of these clients, each once."""
+    def signature(self, sent: Sequence[Message], total: Total, announced: Sequence[Message] = ()) -> Message:
+        """Its signed digest of the server's sum, if that is the sum of the messages of these clients, each once."""
         if total_of(sent, announced, self._adder, self.terms) != total:
             raise RefusedError("the server's sum is not that of the clients' messages", "Do not open it.")
         self._once.require_first(self.terms.round, self.terms.buffer)
-        return self._identity.signature(total.said(self.terms))
+        return Message.signed("witness", WITNESS, total.said(self.terms), self.terms, self._identity)
 
 
 class KeyHolder(Party):
     """The key holder: a key for one opening, and nobody's ciphertext but the sum."""
 
-    def __init__(self, terms: Terms, witness: str, once: Once) -> None:
+    def __init__(self, terms: Terms, identity: Identity, once: Once) -> None:
         super().__init__("open")
-        self.terms, self._witness, self._once = terms, witness, once
+        self.terms, self._identity, self._once = terms, identity, once
         bfv.require_margin(terms.layout.ring)
         keys = bfv.new_keys(terms.layout.ring)
         self._vault.put("keys", keys)
@@ -230,12 +290,29 @@ class KeyHolder(Party):
         public, check = self._vault.get("public", bytes), self._vault.get("check", bytes)
         return Handout(self.terms.digest, public, weight_key(check), offset_key(check, client))
 
+    def handout_message(self, client: int) -> Message:
+        """A handout, signed. It is for the eyes of this client, so it is in no transcript."""
+        return Message.signed(
+            "handout", HOLDER, self.handout(client).body(), self.terms, self._identity, receiver=client
+        )
+
     def keyless(self) -> bytes:
         """For server and witness, 86 bytes."""
         return bfv.keyless_part(self._vault.get("keys", object))
 
+    def context(self) -> Message:
+        """The context without keys, signed."""
+        return Message.signed("context", HOLDER, self.keyless(), self.terms, self._identity)
+
     @forgetting
-    def opened(self, total: Total, signature: bytes) -> Opened:
+    def receipt(self, total: Total, signature: Message) -> Message:
+        """What it opened, signed: see :meth:`opened`."""
+        opened = self.opened(total, signature)
+        receipt = Receipt(total.said(self.terms), opened.members, opened.sums)
+        return Message.signed("receipt", HOLDER, receipt.body(), self.terms, self._identity)
+
+    @forgetting
+    def opened(self, total: Total, signature: Message) -> Opened:
         """The sum; the key is gone afterwards.
 
         Raises:
@@ -247,9 +324,9 @@ class KeyHolder(Party):
         finally:
             self.end()
 
-    def _opened(self, total: Total, signature: bytes) -> Opened:
+    def _opened(self, total: Total, signature: Message) -> Opened:
         terms, ring = self.terms, self.terms.layout.ring
-        if not is_signed(total.said(terms), signature, self._witness):
+        if signature.require("witness", DIGEST_BYTES, DIGEST_BYTES, terms) != total.said(terms):
             raise RefusedError("the witness did not sign this sum")
         if not set(total.members) <= set(terms.members) or len(set(total.members)) != len(total.members):
             raise RefusedError(f"a sum of {total.members} is none of this buffer")

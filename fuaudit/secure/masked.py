@@ -25,10 +25,13 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from fuaudit.secure import pairs, shamir
 from fuaudit.secure.messages import (
     DIGEST_BYTES,
+    ID_BYTES,
     Identity,
     Message,
     Step,
     by_sender,
+    ids_bytes,
+    ids_of,
     list_digest,
     require_distinct,
     require_enough,
@@ -85,12 +88,30 @@ class Dealt:
     def of(cls, message: Message, holders: Sequence[int], terms: Terms) -> Dealt:
         """The inverse, for a message with shares for these holders, ascending."""
         told, others = 2 * DIGEST_BYTES * (1 + len(holders)), [one for one in holders if one != message.sender]
-        size = told + SEALED_BYTES * len(others)
+        size = dealt_bytes(len(holders))
         body = message.require("share", size, size, terms)
         agreed, seed, *rest = (body[at : at + DIGEST_BYTES] for at in range(0, told, DIGEST_BYTES))
         sealed = (body[at : at + SEALED_BYTES] for at in range(told, size, SEALED_BYTES))
         commitments = dict(zip(holders, zip(rest[::2], rest[1::2], strict=True), strict=True))
         return cls(agreed, seed, commitments, dict(zip(others, sealed, strict=True)))
+
+
+def dealt_bytes(holders: int) -> int:
+    """Of shares for so many holders, of whom one is their dealer."""
+    return 2 * DIGEST_BYTES * (1 + holders) + SEALED_BYTES * (holders - 1)
+
+
+def row_bytes(terms: Terms) -> int:
+    """Of a masked row with its check words and the digest of a list."""
+    return DIGEST_BYTES + 4 * (terms.columns + WORDS)
+
+
+def came_of(message: Message, terms: Terms) -> tuple[int, ...]:
+    """Whose rows came, as the server says. RefusedError for what is no list of clients."""
+    body = message.require("came", ID_BYTES, ID_BYTES * len(terms.members), terms)
+    if len(body) % ID_BYTES:
+        raise RefusedError("the server's list of who sent a row is none")
+    return ids_of(body)
 
 
 def commitment(share: bytes, what: bytes, dealer: int, holder: int, terms: Terms) -> bytes:
@@ -132,11 +153,6 @@ class MaskClient(Party):
         terms.require_values(values, number)
         self.terms, self.number, self._identity, self._once = terms, number, identity, once
         self._vault.put("row", values + terms.largest)
-
-    def end(self) -> None:
-        """Drop all keys, masks and values."""
-        super().end()
-        self._identity.end()
 
     def _signed(self, step: Step, body: bytes) -> Message:
         return Message.signed(step, self.number, body, self.terms, self._identity)
@@ -245,7 +261,7 @@ def dealt_by(shared: Sequence[Message], holders: Mapping[int, bytes], agreed: by
 
 def names_digest(clients: Sequence[int]) -> bytes:
     """SHA-256 of ids, 32 bytes."""
-    return hashlib.sha256(b"".join(client.to_bytes(8, "little") for client in clients)).digest()
+    return hashlib.sha256(ids_bytes(clients)).digest()
 
 
 def own_mask(seed: bytes, agreed: bytes, count: int) -> Ints:
@@ -297,7 +313,7 @@ class MaskServer:
         require_distinct(sent)
         if strange := {message.sender for message in sent} - dealt.keys():
             raise RefusedError(f"a row came from client {min(strange)}, which dealt no shares")
-        size, rows = DIGEST_BYTES + 4 * (self.terms.columns + WORDS), {}
+        size, rows = row_bytes(self.terms), {}
         for client, message in by_sender(sent).items():
             body = message.require("send", size, size, self.terms)
             rows[client] = (body[:DIGEST_BYTES], np.frombuffer(body[DIGEST_BYTES:], dtype="<u4").astype(np.int64))

@@ -1,7 +1,21 @@
-"""What suites are called."""
+"""What suites and parties are called."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 EXACT = ("bfv+mask", "bfv", "mask", "plain")
 """Those that a training can use."""
 
 SCARY = "ckks-demo-whose-sums-give-the-key-away"
 """CKKS, to be attacked."""
+
+SERVER, WITNESS, HOLDER, EVERYBODY = -1, -2, -3, -4
+"""Numbers of the parties that are no clients; clients have numbers from 0 on. The key holder is the holder."""
+
+NAMES: Mapping[int, str] = MappingProxyType(
+    {SERVER: "the server", WITNESS: "the witness", HOLDER: "the key holder", EVERYBODY: "everybody"}
+)
+"""Their names in sentences."""
+
+NO_BUFFER = -1
+"""In the place of a buffer's number, where a message is of a whole round."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
+from subprocess import DEVNULL, Popen, TimeoutExpired
 
 from fuaudit.errors import UsageError
 
@@ -17,8 +17,8 @@ GRACE = 5.0
 """Seconds in which a process that lost its line ends by itself."""
 
 
-def started(module: str, ends: Sequence[socket.socket]) -> subprocess.Popen[bytes]:
-    """``python -m module`` with the descriptors of these sockets, in this order, as its arguments.
+def started(module: str, ends: Mapping[str, socket.socket], *words: str) -> Popen[bytes]:
+    """``python -m module``, with some words and ``name=descriptor`` of each socket as its arguments.
 
     It inherits no other descriptor, no input and no output, and few variables. Ctrl-C does not reach it: it ends when
     its lines do.
@@ -31,13 +31,13 @@ def started(module: str, ends: Sequence[socket.socket]) -> subprocess.Popen[byte
             "processes with lines of their own need a Unix system",
             "Use the suite mask or plain, with parties as objects.",
         )
-    numbers = [end.fileno() for end in ends]
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *map(str, numbers)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=numbers,
+    places = [f"{name}={end.fileno()}" for name, end in ends.items()]
+    return Popen(
+        [sys.executable, "-P", "-m", module, *words, *places],
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        pass_fds=[end.fileno() for end in ends.values()],
         env=_environment(),
         start_new_session=True,
     )
@@ -49,10 +49,10 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def ended(process: subprocess.Popen[bytes], grace: float = GRACE) -> None:
+def ended(process: Popen[bytes], grace: float = GRACE) -> None:
     """Wait for a process whose lines are closed; one that does not end is killed."""
     try:
         process.wait(grace)
-    except subprocess.TimeoutExpired:
+    except TimeoutExpired:
         process.kill()
         process.wait()

@@ -2,30 +2,33 @@
 
 All give the same sums. What differs is who could have seen a row (docs/secure-aggregation.md has a table). Here all
 parties are objects of one process, and a round is played between them: it shows sums and costs, and hides nothing from
-whoever runs it.
+whoever runs it. ``apart`` makes them processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import cached_property
 
 import numpy as np
 
 from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
+from fuaudit.secure.apart import Apart
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
+from fuaudit.secure.envelope import REASON_BYTES, terms_message
 from fuaudit.secure.masked import MaskClient, MaskServer
-from fuaudit.secure.messages import Identity, Message, require_enough
-from fuaudit.secure.names import SCARY
-from fuaudit.secure.refusal import forgetting
+from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
+from fuaudit.secure.names import HOLDER, SCARY, WITNESS
+from fuaudit.secure.plain import opened as plain_sum
+from fuaudit.secure.plain import row_message
+from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.refusal import RefusedError, forgetting
+from fuaudit.secure.silence import NOBODY, ORDER, is_here, unanswered
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, layout_of, new_attempt
-
-STEPS = ("announce", "share", "send", "unmask")
-NOBODY: Mapping[int, str] = MappingProxyType({})
+from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,42 @@ class Books:
         """That of a client."""
         return self.clients.setdefault(number, Once())
 
+    @cached_property
+    def apart(self) -> Apart:
+        """The parties as processes, which remember by themselves; they are started when they are needed."""
+        return Apart()
+
+    def end(self) -> None:
+        """End the processes, where there are some. They end with this object, too."""
+        if "apart" in vars(self):
+            self.apart.end()
+
+
+@contextmanager
+def _of_one_opening() -> Iterator[Books]:
+    books = Books()
+    try:
+        yield books
+    finally:
+        books.end()
+
+
+@dataclass(frozen=True)
+class Signers:
+    """The identities of a run, by which its parties sign in all rounds. Who made them ends them."""
+
+    clients: Mapping[int, Identity]
+    witness: Identity
+    holder: Identity
+
+
+Record = Callable[[Message], None]
+"""Who is given every message of an opening, in the order in which they are sent."""
+
+
+def _nobody(_: Message) -> None:
+    """A record that nobody keeps."""
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -48,10 +87,12 @@ class Suite:
     Attributes:
         name: "bfv+mask", "bfv", "mask" or "plain". CKKS is there to be attacked, under a name that says so.
         most: of how many clients the largest buffer is: 2 s - 1 where buffers have a size of s.
+        apart: whether the parties are processes of their own; else they are objects of this one. Sums are the same.
     """
 
     name: str = "bfv+mask"
     most: int = 8
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.name == "ckks-demo":
@@ -61,6 +102,8 @@ class Suite:
             )
         if self.name not in SUITES:
             raise UsageError(f"there is no suite {self.name!r}", nearest(self.name, SUITES))
+        if self.apart and self.name == SCARY:
+            raise UsageError(f"{SCARY} has no parties that could be processes")
         layout_of(2, self.most)
 
     def start(self) -> None:
@@ -86,6 +129,9 @@ class Suite:
         smallest: int | None = None,
         at: tuple[int, int] = (0, 0),
         books: Books | None = None,
+        signers: Signers | None = None,
+        record: Record | None = None,
+        coordinates: str | None = None,
     ) -> Opened:
         """A buffer of rows ``(s, c)``, opened once.
 
@@ -93,92 +139,150 @@ class Suite:
             rows: int64, from -(2**(bits - 1) - 1) to 2**(bits - 1) - 1.
             bits: of a value.
             clients: whose the rows are, each once; None is 0, 1, ...
-            absent: client -> the step from which on it is silent: "announce", "share", "send" or "unmask".
+            absent: client, witness or key holder -> the step from which on it is silent, one of :data:`ORDER`.
             smallest: from how many rows on the sum is opened; None is all of them.
             at: numbers of round and buffer.
             books: what the parties remember of the run; None is nothing.
+            signers: identities of the run; None makes new ones for this buffer.
+            record: is given every message but what is for one client's eyes; None is nobody.
+            coordinates: digest of the columns that are summed; None is of columns 0 to c - 1.
 
         Raises:
             UsageError: a value is outside its field, or rows, absent or smallest do not fit.
             RefusedError: the buffer is discarded.
         """
         names = tuple(range(len(rows))) if clients is None else tuple(map(int, clients))
-        if rows.ndim != 2 or len(names) != len(rows) or not set(absent) <= set(names) or len(set(names)) != len(names):
+        if rows.ndim != 2 or len(names) != len(rows) or len(set(names)) != len(names):
             raise UsageError(f"a buffer is of rows (s, c) of s clients, and not {rows.shape} of {names}")
-        if not set(absent.values()) <= set(STEPS):
-            raise UsageError(f"who is absent is so from one of the steps {', '.join(STEPS)}")
+        if not set(absent.values()) <= set(ORDER) or not set(absent) <= {*names, WITNESS, HOLDER}:
+            raise UsageError(f"who is absent is of the buffer, and so from one of the steps {', '.join(ORDER)}")
+        if record is not None and self.name == SCARY:
+            raise UsageError(f"{SCARY} has no messages that could be recorded")
         self.start()
         with ExitStack() as parties:
-            members = tuple(sorted(names))
-            identities = {one: parties.enter_context(Identity()) for one in members}
-            keys = tuple(identities[one].public for one in members)
+            members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
+            signing = signers or _new_signers(members, parties)
+            keys = tuple(signing.clients[one].public for one in members)
             few = len(rows) if smallest is None else smallest
-            terms = Terms(self.name, members, rows.shape[1], bits, self.most, few, keys, LIBRARY, *at, new_attempt())
-            play = Play(terms, dict(zip(names, rows, strict=True)), identities, absent, books or Books(), parties)
-            return SUITES[self.name](play)
+            memory = parties.enter_context(_of_one_opening()) if books is None else books
+            columns = rows.shape[1]
+            terms = Terms(
+                self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(),
+                coordinates_digest(np.arange(columns)) if coordinates is None else coordinates,
+                signing.witness.public if keyed else "", signing.holder.public if keyed else "",
+            )  # fmt: skip
+            play = Play(
+                terms, dict(zip(names, rows, strict=True)), signing, absent, memory, parties,
+                record or _nobody,
+            )  # fmt: skip
+            return play.played(_apart if self.apart else SUITES[self.name])
+
+
+def _new_signers(members: Sequence[int], parties: ExitStack) -> Signers:
+    """Identities for one buffer."""
+    made = [parties.enter_context(Identity()) for _ in range(len(members) + 2)]
+    return Signers(dict(zip(members, made, strict=False)), *made[len(members) :])
 
 
 @dataclass(frozen=True)
 class Play:
-    """One buffer as it is played; rows and identities by client. ``parties`` ends all of them, also after an error."""
+    """One buffer as it is played; rows by client. ``parties`` ends all of them, also after an error."""
 
     terms: Terms
     rows: Mapping[int, Ints]
-    identities: Mapping[int, Identity]
+    signers: Signers
     absent: Mapping[int, str]
     books: Books
     parties: ExitStack
+    record: Record
 
     def here(self, step: str) -> list[int]:
-        """Who is not silent yet."""
-        before = STEPS.index(step)
-        return [one for one in self.terms.members if one not in self.absent or before < STEPS.index(self.absent[one])]
+        """Which clients are not silent yet."""
+        return [one for one in self.terms.members if is_here(one, step, self.absent)]
+
+    def require(self, party: int, step: str) -> None:
+        """RefusedError where the witness or the key holder is silent."""
+        if not is_here(party, step, self.absent):
+            raise unanswered(party, step, self.terms)
+
+    def said(self, message: Message) -> Message:
+        """A message, recorded."""
+        self.record(message)
+        return message
+
+    def told(self, total: bytes, opened: Opened) -> Opened:
+        """What the server opened without a key holder, recorded; ``total`` is the digest of what it added up."""
+        body = Receipt(total, opened.members, opened.sums).body()
+        self.said(Message.unsigned("opened", body, self.terms))
+        return opened
+
+    def played(self, suite: Callable[[Play], Opened]) -> Opened:
+        """What a suite opens; its end is recorded in either case."""
+        self.record(terms_message(self.terms))
+        try:
+            return suite(self)
+        except RefusedError as error:
+            reason = str(error.args[0]).encode()[:REASON_BYTES]
+            self.record(Message.unsigned("discard", reason.decode(errors="ignore").encode(), self.terms))
+            raise
+
+
+def _apart(play: Play) -> Opened:
+    """Any suite, played by processes."""
+    record = None if play.record is _nobody else play.record
+    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, record)
 
 
 def _plain(play: Play) -> Opened:
-    """Rows as they are."""
-    came = play.here("send")
-    for one in came:
-        play.terms.require_values(play.rows[one], one)
-    require_enough(came, play.terms)
-    return Opened(tuple(came), np.sum([play.rows[one] for one in came], axis=0))
+    """See :mod:`fuaudit.secure.plain`."""
+    clients, terms = play.signers.clients, play.terms
+    sent = [play.said(row_message(play.rows[one], one, terms, clients[one])) for one in play.here("send")]
+    return play.told(list_digest(sent), plain_sum(sent, terms))
 
 
 def _mask(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.masked`."""
     clients = {
         one: play.parties.enter_context(
-            MaskClient(play.terms, one, play.rows[one], play.identities[one], play.books.client(one))
+            MaskClient(play.terms, one, play.rows[one], play.signers.clients[one], play.books.client(one))
         )
         for one in play.terms.members
     }
-    announced = [clients[one].announce() for one in play.here("announce")]
-    shared = [clients[one].share(announced) for one in play.here("share")]
-    sent = [clients[one].send(shared) for one in play.here("send")]
+    announced = [play.said(clients[one].announce()) for one in play.here("announce")]
+    shared = [play.said(clients[one].share(announced)) for one in play.here("share")]
+    sent = [play.said(clients[one].send(shared)) for one in play.here("send")]
     came = [message.sender for message in sent]
-    unmasked = [clients[one].unmask(came) for one in play.here("unmask")]
-    return MaskServer(play.terms).opened(announced, shared, sent, unmasked)
+    if came:
+        play.said(Message.unsigned("came", ids_bytes(came), play.terms))
+    unmasked = [play.said(clients[one].unmask(came)) for one in play.here("unmask")]
+    return play.told(list_digest(sent), MaskServer(play.terms).opened(announced, shared, sent, unmasked))
 
 
 def _encrypted(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.encrypted`."""
-    terms, enter = play.terms, play.parties.enter_context
-    witness_identity = enter(Identity())
-    holder = enter(KeyHolder(terms, witness_identity.public, play.books.holder))
-    keyless = holder.keyless()
+    terms, enter, signers = play.terms, play.parties.enter_context, play.signers
+    play.require(HOLDER, "announce")
+    holder = enter(KeyHolder(terms, signers.holder, play.books.holder))
+    keyless = play.said(holder.context()).body
     clients = {
         one: enter(
-            Client(terms, one, play.rows[one], play.identities[one], holder.handout(one), play.books.client(one))
+            Client(terms, one, play.rows[one], signers.clients[one], holder.handout(one), play.books.client(one))
         )
         for one in terms.members
     }
     announced: list[Message] = []
     if has_masks(terms):
-        announced = [clients[one].announce() for one in play.here("announce")]
-    sent = [clients[one].send(announced) for one in play.here("send")]
+        announced = [play.said(clients[one].announce()) for one in play.here("announce")]
+    sent = [play.said(clients[one].send(announced)) for one in play.here("send")]
     total = Server(terms, keyless).total(sent, announced)
-    witness = Witness(terms, keyless, witness_identity, play.books.witness)
-    return holder.opened(total, witness.signature(sent, total, announced))
+    play.said(Message.unsigned("total", total.body(), terms))
+    play.require(WITNESS, "witness")
+    signature = play.said(
+        Witness(terms, keyless, signers.witness, play.books.witness).signature(sent, total, announced)
+    )
+    play.require(HOLDER, "receipt")
+    receipt = Receipt.of(play.said(holder.receipt(total, signature)), terms)
+    return Opened(receipt.members, receipt.sums)
 
 
 def _ckks(play: Play) -> Opened:

@@ -7,15 +7,20 @@ has a number of its own, and all keys anew.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fuaudit.errors import UsageError
-from fuaudit.formats.forms import canonical_json
+from fuaudit.errors import FuauditError, UsageError
+from fuaudit.formats.forms import canonical_json, parse_canonical
+from fuaudit.secure.names import HOLDER, NO_BUFFER, WITNESS
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints
 
@@ -27,6 +32,11 @@ SLOTS = 4096
 
 CHECKS = 1
 """Slots of each ciphertext that hold its check."""
+
+MOST_NUMBER = 2**53 - 1
+"""Of clients, rounds and buffers: numbers that every reader of JSON takes."""
+
+_KEY, _ATTEMPT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}")
 
 BITS = (2, 24)
 """Of a value, least and most, as ``quantise`` has them."""
@@ -127,6 +137,9 @@ class Terms:
         round: number of the round.
         buffer: number of the buffer in the round.
         attempt: 32 hexadecimal digits, new for every attempt at a buffer.
+        coordinates: digest of the columns of the model that are summed, see :func:`coordinates_digest`.
+        witness: its public key; empty in suites that have none.
+        holder: that of the key holder; as the witness's.
     """
 
     suite: str
@@ -140,6 +153,9 @@ class Terms:
     round: int
     buffer: int
     attempt: str
+    coordinates: str
+    witness: str = ""
+    holder: str = ""
 
     def __post_init__(self) -> None:
         several, fewest = len(self.members), 2 if len(self.members) == 2 else 3
@@ -151,7 +167,45 @@ class Terms:
                 f"on where {self.most} is the most",
                 "The smallest is from 2 of 2, and from 3 of more, to all of them.",
             )
+        if (
+            not 0 <= self.members[0] <= self.members[-1] <= MOST_NUMBER >= self.round
+            or min(self.round, self.buffer) < 0
+        ):
+            raise UsageError(f"clients, rounds and buffers have numbers from 0 to {MOST_NUMBER}")
         layout_of(self.bits, self.most)
+
+    @classmethod
+    def of(cls, body: bytes) -> Terms:
+        """Terms from their bytes, each of its type and in the one form that :attr:`body` has.
+
+        Raises:
+            RefusedError: these are no terms.
+        """
+        try:
+            value: dict[str, Any] = parse_canonical(body, Path("terms"))
+            given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+            found = cls(**given)
+            kinds = all(isinstance(getattr(found, name), kind) for name, kind in _KINDS.items())
+            if kinds and found._has_plain_parts():
+                return found
+        except (FuauditError, TypeError, ValueError, AttributeError, IndexError):
+            pass
+        raise RefusedError("what was sent as terms of a buffer are none")
+
+    def _has_plain_parts(self) -> bool:
+        """Whether numbers are numbers and no truth values, and keys and digests hexadecimal digits."""
+        whole = [*self.members, *(getattr(self, name) for name, kind in _KINDS.items() if kind is int)]
+        keys = [*self.roster, self.coordinates, *(one for one in (self.witness, self.holder) if one)]
+        return (
+            all(type(one) is int for one in whole)
+            and all(map(_is_key, keys))
+            and bool(_ATTEMPT.fullmatch(self.attempt))
+        )
+
+    @property
+    def body(self) -> bytes:
+        """All of it in canonical JSON."""
+        return canonical_json(asdict(self))
 
     @cached_property
     def layout(self) -> Layout:
@@ -161,11 +215,11 @@ class Terms:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of all of it, 32 bytes."""
-        return hashlib.sha256(b"fuaudit secure terms" + canonical_json(asdict(self))).digest()
+        return hashlib.sha256(b"fuaudit secure terms" + self.body).digest()
 
-    def signer(self, client: int) -> str | None:
-        """The public key of a client; None for who is no member."""
-        return self.roster[self.members.index(client)] if client in self.members else None
+    def signer(self, party: int) -> str | None:
+        """The public key of a client, the witness or the key holder; None for who is no member, or has none."""
+        return _signer(party, self.members, self.roster, {WITNESS: self.witness, HOLDER: self.holder})
 
     @property
     def largest(self) -> int:
@@ -187,6 +241,55 @@ class Terms:
                 f"{int(outside.argmax())}",
                 'Clip and round in front of the sum, with as many bits: the client stage "quantise" does both.',
             )
+
+
+_KINDS = {
+    each.name: {"int": int, "str": str}.get(str(each.type), tuple) for each in fields(Terms)
+}  # fmt: skip
+
+
+def _signer(party: int, members: Sequence[int], roster: Sequence[str], others: Mapping[int, str]) -> str | None:
+    return roster[members.index(party)] if party in members else others.get(party) or None
+
+
+def _is_key(digits: object) -> bool:
+    return isinstance(digits, str) and bool(_KEY.fullmatch(digits))
+
+
+@dataclass(frozen=True)
+class Lot:
+    """What the clients of a round agree on before they reveal their contributions to its lot.
+
+    Attributes:
+        context: digest of what the round belongs to, 64 hexadecimal digits: of a run and a generation of it.
+        round: number of the round.
+        clients: ids of all clients of the round, ascending, each once.
+        roster: of each its public key, 64 hexadecimal digits.
+    """
+
+    context: str
+    round: int
+    clients: tuple[int, ...]
+    roster: tuple[str, ...]
+
+    @property
+    def buffer(self) -> int:
+        """That of no buffer."""
+        return NO_BUFFER
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it, 32 bytes."""
+        return hashlib.sha256(b"fuaudit secure lot" + canonical_json(asdict(self))).digest()
+
+    def signer(self, party: int) -> str | None:
+        """The public key of a client; None for who is not in the round."""
+        return _signer(party, self.clients, self.roster, {})
+
+
+def coordinates_digest(columns: Ints) -> str:
+    """The digest of the columns of the model that are summed, ``(c,)`` int64 ascending: 64 hexadecimal digits."""
+    return hashlib.sha256(b"fuaudit coordinates" + columns.astype("<i8").tobytes()).hexdigest()
 
 
 def new_attempt() -> str:
