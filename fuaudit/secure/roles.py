@@ -22,8 +22,8 @@ from fuaudit.secure import bfv
 from fuaudit.secure.encrypted import Client, Handout, KeyHolder, Server, Total, Witness, has_masks
 from fuaudit.secure.envelope import envelope
 from fuaudit.secure.lines import BrokenLineError, Line
-from fuaudit.secure.masked import MaskClient, MaskServer
-from fuaudit.secure.messages import Identity, Message, Step, ids_bytes, ids_of, list_digest
+from fuaudit.secure.masked import MaskClient, MaskServer, threshold
+from fuaudit.secure.messages import Identity, Message, Step, ids_bytes, ids_of, list_digest, require_enough
 from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
@@ -132,7 +132,9 @@ class Clients:
             ]
         return [
             Turn({"holder": {"handout": len(self._task.secrets)}}, self._given, ["server"]),
-            Turn({"server": {"announce": many} if has_masks(self._task.terms) else NOTHING}, self._encrypted, ["server"]),
+            Turn(
+                {"server": {"announce": many} if has_masks(self._task.terms) else NOTHING}, self._encrypted, ["server"]
+            ),
         ]
 
     def _rows(self, _: Heard) -> Heard:
@@ -251,8 +253,9 @@ class Hub:
         return {}
 
     def _named(self, heard: Heard) -> Heard:
-        came = [message.sender for message in self._came(heard)]
-        told = self._said([Message.unsigned("came", ids_bytes(came), self._task.terms)]) if came else []
+        came, terms = [message.sender for message in self._came(heard)], self._task.terms
+        told = self._said([Message.unsigned("came", ids_bytes(came), terms)]) if came else []
+        require_enough(came, terms, threshold(terms))
         return dict.fromkeys(self._clients, told)
 
     def _unmasked(self, heard: Heard) -> Heard:
@@ -351,6 +354,17 @@ class Holder:
             self._made.end()
 
 
+class Bystander:
+    """The witness or the key holder in a suite that needs none."""
+
+    def turns(self) -> Sequence[Turn]:
+        """See :class:`Role`."""
+        return []
+
+    def end(self) -> None:
+        """See :class:`Role`; it has none."""
+
+
 def by_step(messages: Iterable[Message]) -> dict[str, Message]:
     """Messages by their steps, one of each."""
     return {message.step: message for message in messages}
@@ -374,6 +388,8 @@ def role_of(name: str, task: Task, lines: Mapping[str, Line], control: Line, mem
     processes = [other for other in lines if other.startswith("clients")]
     if name == "server":
         return Hub(task, processes, control)
+    if name in ("witness", "holder") and not task.terms.holder:
+        return Bystander()
     if name == "witness":
         return Watch(task, memory.once)
     if name == "holder":

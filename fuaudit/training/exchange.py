@@ -43,6 +43,8 @@ from fuaudit.training.stages import NO_STAGES, Chain, Stage, least_rows, require
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fuaudit.secure.suites import Books
+
 
 class ClientStage(Stage, Protocol):
     """A registered client stage (group ``client_stages``): a frozen dataclass that maps each row alone.
@@ -107,8 +109,9 @@ class Transport(Protocol):
     participations a round has at most, and how many of them can be of clients with samples:
     ``require_places(places, trained)`` raises UsageError where such rounds could deliver nothing;
     ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
-    as sums. ``secured(suite, before)`` is a transport with the same deliveries, whose sums a suite of
-    :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot.
+    as sums. ``secured(suite, before, books, apart)`` is a transport with the same deliveries, whose sums
+    a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises UsageError where it cannot;
+    ``books`` is the memory of its parties, and ``apart`` says whether these are processes.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -272,8 +275,10 @@ class Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
-    def secured(self, suite: str) -> Exchange:
-        """The same with sums by a suite of :mod:`fuaudit.secure`.
+    def secured(self, suite: str, books: Books, apart: bool = False) -> Exchange:
+        """The same with sums by a suite of :mod:`fuaudit.secure`, whose parties are objects, or processes ``apart``.
+
+        Who made ``books``, what the parties remember, ends them.
 
         Raises:
             UsageError: the transport adds up nothing, or rows are not whole numbers there.
@@ -283,7 +288,7 @@ class Exchange:
                 f"{called(self.transport)} has no sums that a suite could make",
                 'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
             )
-        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages)
+        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books, apart)
         return replace(self, transport=transport)
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:

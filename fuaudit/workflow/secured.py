@@ -7,6 +7,8 @@ round add up to the sum of all rows, whoever was in which. So such rounds are re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from fuaudit.errors import UsageError, nearest
@@ -15,19 +17,37 @@ from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
 from fuaudit.secure.names import EXACT
+from fuaudit.secure.suites import Books
 from fuaudit.training.releases import NOISY
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 
 
-def secured(ready: Setup, suite: str | None) -> Setup:
-    """A setup whose sums a suite makes; the same where there is none.
+@contextmanager
+def secured(ready: Setup, suite: str | None, apart: bool = False) -> Iterator[Setup]:
+    """A setup whose sums a suite makes; the same where there is none. Its parties end behind the block.
+
+    Args:
+        apart: whether they are processes of their own.
 
     Raises:
         UsageError: the transport has no such sums, rows are not whole numbers, or not every round is stored.
     """
+    if suite is None and apart:
+        raise UsageError("parties apart are those of a suite, and none is named", "Say which with --secure SUITE.")
     if suite is None:
-        return ready
+        yield ready
+        return
+    _require_fitting(ready, suite)
+    books = Books()
+    exchange = ready.procedure.exchange.secured(suite, books, apart)
+    try:
+        yield replace(ready, procedure=replace(ready.procedure, exchange=exchange))
+    finally:
+        books.end()
+
+
+def _require_fitting(ready: Setup, suite: str) -> None:
     if suite not in EXACT:
         raise UsageError(f"there is no suite {suite!r} for training", nearest(suite, EXACT))
     if ready.config.run.checkpoint_every != 1:
@@ -35,7 +55,6 @@ def secured(ready: Setup, suite: str | None) -> Setup:
             f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",
             "Say checkpoint_every = 1 under [run]: a round that is not stored would be opened again after a break.",
         )
-    return replace(ready, procedure=replace(ready.procedure, exchange=ready.procedure.exchange.secured(suite)))
 
 
 def require_same_platform(ledger: Ledger, here: Platform) -> None:

@@ -52,6 +52,7 @@ def train(
     beacon: str | None = None,
     baseline: Any = None,
     secure: str | None = None,
+    apart: bool = False,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -68,6 +69,7 @@ def train(
         baseline: called with the most common class of the test rows, and its share of them.
         secure: the suite of :mod:`fuaudit.secure` that makes the sums; its name stands in the ledger, and nothing else
             in the run depends on it.
+        apart: whether its parties are processes of their own; else they are objects of this one.
 
     Raises:
         UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
@@ -77,17 +79,17 @@ def train(
     require_new(out)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
-    sums = secured(ready, secure)
-    require_memory(ready, prepared.first.common.original)
-    require_space(out, size_of_run(ready, prepared.first.common.original))
-    platform = Platform.here(ready, 0)
-    if announce:
-        announce(prepared.first.common.commitment)
-    if baseline:
-        baseline(*commonest(ready.dataset.test_targets))
-    with claimed(out):
-        writer = prepared.begin(out, platform, secure)
-        return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
+    with secured(ready, secure, apart) as sums:
+        require_memory(ready, prepared.first.common.original)
+        require_space(out, size_of_run(ready, prepared.first.common.original))
+        platform = Platform.here(ready, 0)
+        if announce:
+            announce(prepared.first.common.commitment)
+        if baseline:
+            baseline(*commonest(ready.dataset.test_targets))
+        with claimed(out):
+            writer = prepared.begin(out, platform, secure)
+            return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 
 
 @dataclass(frozen=True)
