@@ -1,0 +1,497 @@
+"""Recheck: what a transcript shows, by whoever has no key: chain, signatures, lots, counts, and every sum made again.
+
+A pure function of a chain, of bodies, and of what the checker knows from elsewhere. Ciphertexts are added again bit for
+bit, masked rows are unmasked by the shares that were told, rows in the open are added up. What is wrong is a finding.
+What a transcript cannot show is said beside it, and no check of it can change that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from fuaudit.draws.chains import back
+from fuaudit.errors import FuauditError, UsageError, nearest
+from fuaudit.secure import bfv, plain
+from fuaudit.secure.encrypted import Summands, Total, summands_of
+from fuaudit.secure.envelope import limits, terms_of
+from fuaudit.secure.masked import MaskServer, came_of
+from fuaudit.secure.messages import STEPS, Message, Step, list_digest, named, require_distinct
+from fuaudit.secure.names import EXACT, NO_BUFFER
+from fuaudit.secure.receipts import Receipt, step_of
+from fuaudit.secure.refusal import RefusedError, forgetting
+from fuaudit.secure.streams import Ints
+from fuaudit.secure.terms import LIBRARY, Lot, Opened, Plaintexts, Terms
+from fuaudit.secure.transcript import ENDS, Chain, Entry, messages_of, read_chain
+
+TOLD = ("receipt", "opened")
+"""Steps that tell a sum."""
+
+ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
+"""Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
+
+Bodies = Callable[[int], bytes | None]
+"""Round -> its envelopes one after the other; None where they were removed."""
+
+Adder = Callable[[Summands, Plaintexts], Sequence[bytes]]
+"""Adds the ciphertexts of clients. RefusedError for what is none."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a checker knows from elsewhere: from a commitment, a config and a ledger.
+
+    Attributes:
+        suite: its name.
+        rounds: R, of the training: there is none before 1 or behind R.
+        bits: of a value.
+        most: of how many clients the largest buffer is.
+        clients: the roster: client -> public key, 64 hexadecimal digits.
+        witness: its public key; empty in suites that have none.
+        holder: that of the key holder, likewise.
+        smallest: from how many rows on a buffer opens; None is all of them.
+        heads: round -> head of the chain after it, as a ledger tells; empty where no head is known.
+        context: of the lots, 64 hexadecimal digits.
+        ends: client -> the end of its chain of contributions, 32 bytes; empty where no lots are drawn.
+        earlier: how many contributions of each chain belong to earlier generations.
+        cohort: round -> its clients, ascending, each once; None where that is not known.
+        buffers: round and contributions by client -> the members of each buffer, ascending; None is not known.
+        columns: round -> how many columns are summed, and their digest; None is not known.
+    """
+
+    suite: str
+    rounds: int
+    bits: int
+    most: int
+    clients: Mapping[int, str]
+    witness: str = ""
+    holder: str = ""
+    smallest: int | None = None
+    heads: Mapping[int, str] = field(default_factory=dict)
+    context: str = ""
+    ends: Mapping[int, bytes] = field(default_factory=dict)
+    earlier: int = 0
+    cohort: Callable[[int], tuple[int, ...]] | None = None
+    buffers: Callable[[int, Mapping[int, bytes]], Collection[tuple[int, ...]]] | None = None
+    columns: Callable[[int], tuple[int, str]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.suite not in EXACT:
+            raise UsageError(f"there is no transcript of a suite {self.suite!r}", nearest(self.suite, EXACT))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: one word: "chain", "head", "roster", "body", "order", "lot", "buffer", "terms", "message", "sum",
+            "receipt" or "twice".
+        sentence: what is wrong, and where.
+        round: its number; None of the whole transcript.
+        buffer: its number; None of a whole round.
+    """
+
+    kind: str
+    sentence: str
+    round: int | None = None
+    buffer: int | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a transcript shows.
+
+    Attributes:
+        findings: what is wrong; none where everything fits.
+        opened: round and buffer -> what was opened there, where all of its messages fit.
+        discarded: rounds and buffers of which nothing was opened.
+        unread: rounds whose envelopes are gone: there the chain alone was looked at.
+        messages: how many there are.
+        cannot: what no transcript shows, a sentence each.
+    """
+
+    findings: tuple[Finding, ...]
+    opened: Mapping[tuple[int, int], Opened]
+    discarded: tuple[tuple[int, int], ...]
+    unread: tuple[int, ...]
+    messages: int
+    cannot: tuple[str, ...]
+
+
+def added_here(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
+    """The sums of ciphertexts, parsed in this process."""
+    context = bfv.loaded(keyless(ring), keyless=True)
+    return bfv.added([[bfv.parsed(context, part) for part in parts] for parts in summands.values()])
+
+
+@cache
+def keyless(ring: Plaintexts) -> bytes:
+    """The context without keys of a ring: the same bytes whoever makes it."""
+    return bfv.keyless_part(bfv.new_keys(ring))
+
+
+def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_here) -> Checked:
+    """What a transcript shows.
+
+    Args:
+        content: the lines of the chain.
+        bodies: the envelopes of a round.
+        known: what the checker knows from elsewhere.
+        add: who adds ciphertexts up.
+    """
+    try:
+        chain = read_chain(content, Path("the chain"))
+        if strange := [number for number in chain.rounds if not 1 <= number <= known.rounds]:
+            raise RefusedError(
+                f"the chain tells of round {strange[0]}, and the training has rounds 1 to {known.rounds}"
+            )
+    except FuauditError as error:
+        return Checked((Finding("chain", _sentence(error)),), {}, (), (), 0, cannot(known, ()))
+    found: list[Finding] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
+    opened: dict[tuple[int, int], Opened] = {}
+    unread, lots, attempts = list[int](), _Lots(known), set[str]()
+    for number in chain.rounds:
+        entries, body = chain.of_round(number), bodies(number)
+        found += [*_wrong_order(entries)]
+        if body is None:
+            unread.append(number)
+            continue
+        try:
+            messages = messages_of(entries, body, Path(f"the envelopes of round {number}"))
+        except FuauditError as error:
+            found.append(Finding("body", _sentence(error), number))
+            continue
+        buffers = _Buffers(number, messages, known, add, attempts)
+        found += [*lots.wrong(number, messages), *buffers.wrong(lots)]
+        opened |= {(number, buffer): one for buffer, one in buffers.opened.items()}
+    return Checked(tuple(found), opened, _discarded(chain), tuple(unread), len(chain.entries), cannot(known, unread))
+
+
+def _discarded(chain: Chain) -> tuple[tuple[int, int], ...]:
+    """Rounds and buffers of which no sum was told."""
+    ends = {kind: {(one.round, one.buffer) for one in chain.entries if one.step in kind} for kind in (ENDS, TOLD)}
+    return tuple(sorted(ends[ENDS] - ends[TOLD]))
+
+
+def _sentence(error: FuauditError) -> str:
+    return str(error.args[0])
+
+
+# what needs no envelope
+
+
+def _wrong_heads(chain: Chain, known: Known) -> Iterator[Finding]:
+    """Where the chain is not the one of which heads were told."""
+    for number, head in sorted(known.heads.items()):
+        if chain.head_after(number) != head:
+            yield Finding("head", f"the chain after round {number} is not the one whose head was told", number)
+            return
+    if known.heads and chain.cut(max(known.heads)) != chain:
+        yield Finding("head", f"the chain goes on behind round {max(known.heads)}, after which its last head was told")
+
+
+def _wrong_roster(known: Known) -> Iterator[Finding]:
+    """Where two parties have one key: one of them could speak for both."""
+    keys = Counter([*known.clients.values(), *(key for key in (known.witness, known.holder) if key)])
+    for key in sorted(key for key, times in keys.items() if times > 1):
+        yield Finding("roster", f"{keys[key]} parties have the key {key[:8]}... each")
+
+
+def _wrong_order(entries: Sequence[Entry]) -> Iterator[Finding]:
+    """What lines alone tell of a round: steps in their order, each buffer ended, and opened once."""
+    open_: dict[int, list[Entry]] = {}
+    ended: list[list[Entry]] = []
+    number, has_terms = entries[0].round, False
+    for entry in entries:
+        if (entry.step == "lot") != (entry.buffer == NO_BUFFER) or (entry.step == "lot" and has_terms):
+            yield Finding("order", f"line {entry.number} is of step {entry.step}, which is not due there", number)
+        if entry.step == "lot":
+            continue
+        has_terms, attempt = True, open_.setdefault(entry.buffer, [])
+        if (entry.step == "terms") != (not attempt) or (attempt and not _may_follow(attempt[-1], entry)):
+            yield Finding(
+                "order",
+                f"line {entry.number} has step {entry.step} of {named(entry.sender)}, which does not follow there",
+                number,
+                entry.buffer,
+            )
+        attempt.append(entry)
+        if entry.step in ENDS:
+            ended.append(open_.pop(entry.buffer))
+    for buffer in open_:
+        yield Finding("order", "a buffer has no end: it was neither opened nor discarded", number, buffer)
+    for attempt in (*ended, *open_.values()):
+        for (step, sender), times in Counter((one.step, one.sender) for one in attempt).items():
+            if times > 1:
+                yield Finding("twice", f"{named(sender)} sent step {step} {times} times", number, attempt[0].buffer)
+    for buffer, times in Counter(one[-1].buffer for one in ended if one[-1].step in TOLD).items():
+        if times > 1:
+            yield Finding("twice", f"a buffer was opened {times} times", number, buffer)
+
+
+def _may_follow(one: Entry, other: Entry) -> bool:
+    return STEPS.index(one.step) <= STEPS.index(other.step)
+
+
+# lots
+
+
+class _Lots:
+    """Contributions to lots, round by round. Of each client the last right one is kept: it shortens the next check."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._last = {client: (0, end) for client, end in known.ends.items()}
+        self.right: dict[int, bytes] | None = None
+
+    def wrong(self, number: int, messages: Sequence[Message]) -> Iterator[Finding]:
+        """What is wrong with those of a round; ``right`` are all of them afterwards, None where one is wrong."""
+        lots = [message for message in messages if message.step == "lot"]
+        self.right = None
+        if not self._known.ends:
+            if lots:
+                yield Finding("lot", "there are contributions to a lot, and nobody committed to any", number)
+            return
+        found = [*self._wrong(number, lots)]
+        if not found:
+            self.right = {message.sender: message.body for message in lots}
+        yield from found
+
+    def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Finding]:
+        known, clients = self._known, tuple(sorted({message.sender for message in lots}))
+        due = clients if known.cohort is None else known.cohort(number)
+        for client in sorted({*due} - {*clients}):
+            yield Finding("lot", f"client {client} withheld its contribution to the lot", number)
+        for client in sorted({*clients} - {*due, *known.clients}) or sorted({*clients} - {*due}):
+            yield Finding("lot", f"client {client} contributed to the lot of a round that it is not in", number)
+            return
+        lot = Lot(known.context, number, due, tuple(known.clients.get(client, "") for client in due))
+        try:
+            require_distinct(lots)
+            for message in lots:
+                message.require("lot", *limits(lot)["lot"], lot)
+        except RefusedError as error:
+            yield Finding("message", _sentence(error), number)
+            return
+        for message in lots:
+            if not self._fits(message.sender, known.earlier + number, message.body):
+                sentence = f"the contribution of client {message.sender} to the lot is not the one that it committed to"
+                yield Finding("lot", sentence, number)
+
+    def _fits(self, client: int, place: int, contribution: bytes) -> bool:
+        at, last = self._last.get(client, (place, b""))
+        if place <= at or back(contribution, place - at) != last:
+            return False
+        self._last[client] = (place, contribution)
+        return True
+
+
+# a round
+
+
+class _Buffers:
+    """The buffers of one round, by their terms."""
+
+    def __init__(self, number: int, messages: Sequence[Message], known: Known, add: Adder, attempts: set[str]) -> None:
+        self.number, self._known, self._add, self._attempts = number, known, add, attempts
+        self._played: dict[bytes, list[Message]] = {}
+        for message in messages:
+            if message.step != "lot":
+                self._played.setdefault(message.terms, []).append(message)
+        self.opened: dict[int, Opened] = {}
+
+    def wrong(self, lots: _Lots) -> Iterator[Finding]:
+        """What is wrong; what was opened and fits is in ``opened`` afterwards."""
+        all_terms: list[Terms] = []
+        for messages in self._played.values():
+            buffer = messages[0].buffer
+            try:
+                terms = _own_terms(messages)
+            except RefusedError as error:
+                yield Finding("terms", _sentence(error), self.number, buffer)
+                continue
+            all_terms.append(terms)
+            found = [Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages)]
+            yield from found
+        yield from self._wrong_members(all_terms, lots)
+
+    def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+        wrong = [("terms", sentence) for sentence in wrong_terms(terms, self._known, self.number)]
+        if terms.attempt in self._attempts:
+            wrong.append(("terms", "the terms have the attempt of other ones"))
+        self._attempts.add(terms.attempt)
+        wrong += [("message", sentence) for sentence in _wrong_messages(terms, messages)]
+        if not wrong and any(message.step in TOLD for message in messages):
+            opened, wrong = _again(terms, messages, self._add)
+            if opened is not None and terms.buffer not in self.opened:
+                self.opened[terms.buffer] = opened
+        yield from wrong
+
+    def _wrong_members(self, all_terms: Sequence[Terms], lots: _Lots) -> Iterator[Finding]:
+        """Who is with whom: as the lot says, and each client in one buffer, with one answer."""
+        known, buffers = self._known, dict[int, tuple[int, ...]]()
+        for terms in all_terms:
+            if buffers.setdefault(terms.buffer, terms.members) != terms.members:
+                yield Finding("buffer", "a buffer was tried again with other clients", self.number, terms.buffer)
+        for client, times in Counter(client for members in buffers.values() for client in members).items():
+            if times > 1:
+                yield Finding("buffer", f"client {client} is in {times} buffers", self.number)
+        answers = Counter(
+            message.sender
+            for messages in self._played.values()
+            for message in messages
+            if message.step == ANSWERS.get(known.suite)
+        )
+        for client, times in answers.items():
+            if times > 1:
+                yield Finding("twice", f"client {client} answered {times} times in one round", self.number)
+        if known.buffers is None or (known.ends and lots.right is None):
+            return
+        drawn = {*known.buffers(self.number, lots.right or {})}
+        for terms in all_terms:
+            if terms.members not in drawn:
+                yield Finding("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)
+
+
+def _own_terms(messages: Sequence[Message]) -> Terms:
+    """The terms under which messages stand. RefusedError where they do not stand first among them."""
+    if messages[0].step != "terms":
+        raise RefusedError(f"{named(messages[0].sender)} sent step {messages[0].step} under terms that nobody sent")
+    return terms_of(messages[0])
+
+
+def wrong_terms(terms: Terms, known: Known, number: int) -> Iterator[str]:
+    """How terms differ from what is known of a training and its round; a sentence each."""
+    few = len(terms.members) if known.smallest is None else min(known.smallest, len(terms.members))
+    due = {
+        "suite": (terms.suite, known.suite),
+        "bits of a value": (terms.bits, known.bits),
+        "largest buffer": (terms.most, known.most),
+        "fewest rows": (terms.smallest, few),
+        "version of the library": (terms.library, LIBRARY),
+        "key of the witness": (terms.witness, known.witness),
+        "key of the key holder": (terms.holder, known.holder),
+        "keys of clients": (terms.roster, tuple(known.clients.get(client, "no key") for client in terms.members)),
+    }
+    if known.columns is not None:
+        due["set of columns"] = ((terms.columns, terms.coordinates), known.columns(number))
+    for what, (found, expected) in due.items():
+        if found != expected:
+            yield f"the terms have another {what} than this training"
+
+
+def _wrong_messages(terms: Terms, messages: Sequence[Message]) -> Iterator[str]:
+    """Which messages are not signed, or not of these terms; a sentence each."""
+    allowed = limits(terms)
+    for message in messages:
+        if message.step not in allowed:
+            yield f"{named(message.sender)} sent step {message.step}, which suite {terms.suite} does not have"
+            continue
+        try:
+            message.require(message.step, *allowed[message.step], terms)
+        except RefusedError as error:
+            yield _sentence(error)
+
+
+# sums, again
+
+
+def _again(terms: Terms, messages: Sequence[Message], add: Adder) -> tuple[Opened | None, list[tuple[str, str]]]:
+    """What was opened, if it is of these messages; otherwise why it is not, with its kind."""
+    said = {step: [message for message in messages if message.step == step] for step in STEPS}
+    kind = "sum"
+    try:
+        due = _due(terms, said, add)
+        kind = "receipt"
+        receipt = Receipt.of(_one(said[step_of(terms)], step_of(terms)), terms)
+        if (receipt.total, receipt.members) != (due.total, due.members):
+            raise RefusedError(f"what was opened is not the sum of the rows of {due.members} that came")
+        if due.sums is not None and not np.array_equal(due.sums, receipt.sums):
+            raise RefusedError("what the server says that it opened is not the sum of the rows that came")
+    except FuauditError as error:
+        return None, [(kind, _sentence(error))]
+    return Opened(receipt.members, receipt.sums), []
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What a receipt has to say; ``sums`` are None where only a key holder can tell."""
+
+    total: bytes
+    members: tuple[int, ...]
+    sums: Ints | None = None
+
+
+@forgetting
+def _due(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _Due:
+    if terms.suite == "plain":
+        opened = plain.opened(said["send"], terms)
+    elif terms.suite == "mask":
+        came = sorted(came_of(_one(said["came"], "came"), terms))
+        if came != sorted(message.sender for message in said["send"]):
+            raise RefusedError("the server named other clients than those whose rows came")
+        opened = MaskServer(terms).opened(said["announce"], said["share"], said["send"], said["unmask"])
+    else:
+        return _due_of_ciphertexts(terms, said, add)
+    return _Due(list_digest(said["send"]), opened.members, opened.sums)
+
+
+def _due_of_ciphertexts(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _Due:
+    if _one(said["context"], "context").body != keyless(terms.layout.ring):
+        raise RefusedError("server and witness had another context than the one without any key")
+    summands = summands_of(said["send"], said["announce"], terms)
+    total = Total(tuple(summands), tuple(add(summands, terms.layout.ring)))
+    if Total.of(_one(said["total"], "total"), terms) != total:
+        raise RefusedError("the server's sum is not that of the ciphertexts that came")
+    if _one(said["witness"], "witness").body != total.said(terms):
+        raise RefusedError("the witness signed another sum than that of the ciphertexts that came")
+    return _Due(total.said(terms), total.members)
+
+
+def _one(messages: Sequence[Message], step: str) -> Message:
+    if len(messages) != 1:
+        raise RefusedError(f"{len(messages)} messages of step {step} came, where one is due")
+    return messages[0]
+
+
+# what it cannot show
+
+
+def cannot(known: Known, unread: Sequence[int]) -> tuple[str, ...]:
+    """What a transcript of a suite does not show, a sentence each."""
+    found = [*_ALWAYS, _OF_SUITE[known.suite]]
+    found += [_FILLED] if known.suite != "plain" else []
+    found += [_WORD] if known.suite.startswith("bfv") else []
+    found += [] if known.heads else [_NO_HEAD]
+    found += [] if known.ends else [_NO_LOT]
+    if unread:
+        found.append(
+            f"The envelopes of {len(unread)} rounds are gone, first of round {unread[0]}: no sum is made again."
+        )
+    return tuple(found)
+
+
+_ALWAYS = (
+    "Messages that nobody recorded are not in it: parties can have told each other anything beside it.",
+    "It shows no party's memory, and not who colluded with whom.",
+    "It shows that keys signed, and not who held them: invented clients sign like others.",
+)
+_FILLED = "Ciphertexts and masked rows can hold anything: nothing makes them again."
+_WORD = "The opened numbers are the key holder's word: its key is gone, so no sum of ciphertexts is opened again."
+_NO_HEAD = "No head of the chain was given: lines that were cut off at its end, or written anew, are not seen."
+_NO_LOT = "No ends of chains were given: who is with whom is the word of who made the buffers."
+_OF_SUITE: Mapping[str, str] = MappingProxyType(
+    {
+        "plain": "Rows lie open in it, for everybody who has it.",
+        "mask": "A third of a buffer's clients who tell the server their shares give it rows, and leave no trace.",
+        "bfv": "A key holder who was given one client's ciphertext opened it, and left no trace.",
+        "bfv+mask": "All other clients of a buffer, with server and key holder, know a row, and leave no trace.",
+    }
+)

@@ -1,0 +1,531 @@
+"""Rechecks: an honest transcript passes, and each way to alter it is found with its own reason."""
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from secure_parties import rows_of
+from secure_transcripts import COLUMNS, SUITES, Kept, Training, written
+
+from fuaudit.errors import UsageError
+from fuaudit.secure import recheck as room
+from fuaudit.secure.encrypted import Total, ciphertexts_of, framed, summands_of
+from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_of
+from fuaudit.secure.messages import STEPS, Identity, Message, list_digest
+from fuaudit.secure.names import HOLDER, WITNESS
+from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.recheck import added_here
+from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.terms import coordinates_digest
+from fuaudit.secure.transcript import Entry
+
+KEYED = ("bfv", "bfv+mask")
+
+
+@pytest.fixture(scope="module")
+def trainings():
+    """One small training of each suite."""
+    return {suite: Training(suite) for suite in SUITES}
+
+
+@pytest.fixture(params=SUITES)
+def made(request, trainings):
+    return trainings[request.param]
+
+
+def kinds(checked):
+    return {finding.kind for finding in checked.findings}
+
+
+def found(made, messages, kind, reason):
+    """A transcript of these messages has a finding of a kind and a reason, also where its heads are told anew."""
+    kept = written(messages)
+    checked = made.checked(kept)
+    assert any(one.kind == kind and reason in one.sentence for one in checked.findings), checked.findings
+    assert "head" in kinds(made.checked(kept, anchored=True))
+    return checked
+
+
+# what is honest
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_honest_transcript_passes(suite):
+    made = Training(suite, rounds=2, clients=6)
+    checked = made.checked()
+    assert not checked.findings
+    assert not checked.discarded
+    assert not checked.unread
+    assert checked.messages == len(made.kept.messages())
+    assert {at: one.sums.tolist() for at, one in checked.opened.items()} == {
+        at: rows.sum(axis=0).tolist() for at, rows in made.rows.items()
+    }
+    assert len(made.rows) == 4
+
+
+def test_little_knowledge_is_said_and_not_held_against_it(made):
+    checked = made.checked(heads={}, cohort=None, buffers=None, columns=None)
+    assert not checked.findings
+    assert any("No head of the chain" in one for one in checked.cannot)
+    assert not any("No head of the chain" in one for one in made.checked().cannot)
+    assert any("key holder's word" in one for one in made.checked().cannot) == (made.suite in KEYED)
+
+
+def test_an_empty_transcript_shows_nothing(made):
+    checked = made.checked(Kept())
+    assert (checked.findings, checked.opened, checked.messages) == ((), {}, 0)
+
+
+def test_after_envelopes_are_gone_the_chain_is_still_looked_at(made):
+    gone = Kept()
+    gone.lines = list(made.kept.lines)
+    checked = made.checked(gone)
+    assert (checked.findings, checked.opened, checked.unread) == ((), {}, (1,))
+    assert any("are gone" in one for one in checked.cannot)
+    for lines in (made.kept.messages()[:-1], made.kept.messages() + made.kept.messages()[3:]):
+        other = written(lines)
+        other.bodies = {}
+        assert kinds(made.checked(other)) & {"order", "twice"}
+
+
+def test_other_suites_have_no_transcript(made):
+    with pytest.raises(UsageError, match="no transcript of a suite"):
+        made.checked(suite="ckks")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("step", ["announce", "share", "send", "unmask", "witness", "receipt"])
+def test_dropouts_are_no_findings(suite, step):
+    """Four clients of one buffer, opened from three on where the suite can: the sum is of who came."""
+    made = Training(suite, rounds=0, clients=4, smallest=3)
+    made.rounds = 1
+    record, members, rows = made.kept.transcript.record, (0, 1, 2, 3), rows_of(4, COLUMNS)
+    party = {"witness": WITNESS, "receipt": HOLDER}.get(step, 2)
+    try:
+        opened = made.open(rows, members, (1, 0), {party: step} if party >= 0 or suite in KEYED else {}, record)
+    except RefusedError:
+        opened = None
+    checked = made.checked(ends={}, buffers=None)
+    assert not checked.findings
+    if opened is None:
+        assert (checked.opened, checked.discarded) == ({}, ((1, 0),))
+    else:
+        assert (checked.opened[1, 0].members, checked.opened[1, 0].sums.tolist()) == (
+            opened.members, rows[list(opened.members)].sum(axis=0).tolist(),
+        )  # fmt: skip
+
+
+# the operator writes the transcript anew
+
+
+def _rewritten(messages):
+    """As :func:`written`, also of messages whose rounds do not ascend."""
+    kept, previous = Kept(), "0" * 64
+    for number, message in enumerate(messages, 1):
+        content = envelope(message)
+        entry = Entry.of(message, content, number, previous)
+        kept.keep(message.round, content, entry.line)
+        previous = entry.digest
+    return kept
+
+
+OF_DROPPED = {
+    "lot": ("lot", "withheld its contribution"),
+    "terms": ("terms", "under terms that nobody sent"),
+    "context": ("sum", "0 messages of step context"),
+    "send": ("sum", ""),
+    "announce": ("sum", ""),
+    "share": ("sum", ""),
+    "unmask": ("sum", "too few right shares"),
+    "came": ("sum", "0 messages of step came"),
+    "total": ("sum", "0 messages of step total"),
+    "witness": ("sum", "0 messages of step witness"),
+    "receipt": ("order", "a buffer has no end"),
+    "opened": ("order", "a buffer has no end"),
+}
+
+
+def test_each_message_that_is_dropped(made):
+    messages = made.kept.messages()
+    for place, message in enumerate(messages):
+        found(made, messages[:place] + messages[place + 1 :], *OF_DROPPED[message.step])
+
+
+def test_each_message_that_comes_twice(made):
+    messages = made.kept.messages()
+    for place, message in enumerate(messages):
+        kind, reason = "twice", f"sent step {message.step} 2 times"
+        if message.step == "lot":
+            kind, reason = "message", "two messages of client"
+        elif message.step in ("terms", "receipt", "opened"):
+            kind, reason = "order", "does not follow there"
+        found(made, [*messages[:place], message, *messages[place:]], kind, reason)
+
+
+def test_each_pair_of_neighbours_in_another_order(made):
+    """Two messages of one step have no order of their own: of them the head alone tells."""
+    messages = made.kept.messages()
+    for place, (one, other) in enumerate(pairwise(messages)):
+        swapped = [*messages[:place], other, one, *messages[place + 2 :]]
+        if one.step != other.step:
+            found(made, swapped, "order", "line")
+        else:
+            kept = written(swapped)
+            assert kinds(made.checked(kept, anchored=True)) == {"head"}
+            assert not made.checked(kept).findings
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_each_message_of_another_round(suite):
+    """Replayed in the place of its like, as it is, with another round in its head, and a whole buffer."""
+    made = Training(suite, rounds=2)
+    messages = made.kept.messages()
+    half = len(messages) // 2
+    for place, old in enumerate(messages[:half]):
+        kept = _rewritten([*messages[: half + place], old, *messages[half + place + 1 :]])
+        checked = room.recheck(kept.content, kept.bodies.get, made.known())
+        if place:  # before the first line of round 2 it only makes round 1 longer
+            assert kinds(checked) == {"chain"}
+        moved = [*messages[: half + place], replace(old, round=2), *messages[half + place + 1 :]]
+        found(made, moved, *{"lot": ("message", "under these terms")}.get(old.step, ("terms", "under t")))
+    found(made, messages[:half] + [replace(one, round=2) for one in messages[:half]], "terms", "under these terms")
+
+
+def test_bodies_that_are_swapped_between_clients(made):
+    messages = made.kept.messages()
+    for step in {"lot", "announce", "share", "send", "unmask"} & {one.step for one in messages}:
+        one, other = (place for place, each in enumerate(messages) if each.step == step and each.sender in (0, 1))
+        swapped = list(messages)
+        swapped[one] = replace(messages[one], body=messages[other].body)
+        swapped[other] = replace(messages[other], body=messages[one].body)
+        found(made, swapped, "message", "does not have its signature")
+        swapped[one] = replace(messages[one], sender=1)
+        swapped[other] = replace(messages[other], sender=0)
+        found(made, swapped, "message", "does not have its signature")
+
+
+FIELDS = {
+    "magic": 3, "version": 7, "step": 8, "sender": 16, "receiver": 24, "round": 32, "buffer": 40, "terms": 50,
+    "length": 80, "digest": 100, "signature": 130, "body": FRONT_BYTES,
+}  # fmt: skip
+OF_FIELD = {
+    "sender": {"message", "terms"}, "receiver": {"message", "terms"}, "round": {"chain"}, "buffer": {"order"},
+    "terms": {"terms"}, "signature": {"message", "terms"},
+}  # fmt: skip
+
+
+def test_each_field_with_one_flipped_bit(made):
+    """Of each message: where lines stay as they are, and where somebody writes them to fit."""
+    honest, messages, starts = made.kept, made.kept.messages(), [0]
+    for message in messages:
+        starts.append(starts[-1] + len(envelope(message)))
+    for place, message in enumerate(messages):
+        for name, at in FIELDS.items():
+            content = bytearray(envelope(message))
+            content[at] ^= 1
+            body = honest.bodies[1][: starts[place]] + content + honest.bodies[1][starts[place + 1] :]
+            kept = Kept()
+            kept.lines, kept.bodies = honest.lines, {1: bytes(body)}
+            checked = made.checked(kept)
+            assert kinds(checked) == {"body"}, (message.step, name)
+            assert "is not the one that was recorded" in checked.findings[0].sentence
+            try:
+                altered = parsed(bytes(content))
+            except RefusedError:
+                continue
+            kept = _rewritten([*messages[:place], altered, *messages[place + 1 :]])
+            checked = room.recheck(kept.content, kept.bodies.get, replace(made.known(), heads={}))
+            due = {"lot", "message", "order", "chain"} if message.step == "lot" else OF_FIELD[name]
+            assert kinds(checked) & due, (message.step, name)
+
+
+def test_each_ciphertext_and_body_with_one_flipped_bit(made):
+    """Of a body whose digest in the head was made to fit; where the server has no key, its sum is compared."""
+    messages = made.kept.messages()
+    for place, message in enumerate(messages):
+        for at in {0, 33 % len(message.body), len(message.body) // 2, len(message.body) - 1}:
+            body = bytearray(message.body)
+            body[at] ^= 1
+            kind = "message" if message.sender >= 0 or message.sender in (WITNESS, HOLDER) else None
+            altered = [*messages[:place], replace(message, body=bytes(body)), *messages[place + 1 :]]
+            checked = made.checked(written(altered))
+            assert kinds(checked) & ({kind} if kind else {"sum", "receipt", "terms"}), (message.step, at)
+
+
+def test_a_truncated_tail_is_caught_by_its_head(made):
+    """A transcript that ends with an earlier buffer is whole in itself; the head that was told is another one."""
+    messages = made.kept.messages()
+    for length in range(len(messages)):
+        assert "head" in kinds(made.checked(written(messages[:length]), anchored=True))
+    longer = Training(made.suite, rounds=2)
+    first = [one for one in longer.kept.messages() if one.round == 1]
+    assert not longer.checked(written(first)).findings
+    assert kinds(longer.checked(written(first), anchored=True)) == {"head"}
+    behind = longer.checked(heads={1: longer.kept.chain().head_after(1)})
+    assert [one.sentence for one in behind.findings] == [
+        "the chain goes on behind round 1, after which its last head was told"
+    ]
+
+
+# parties that sign what is wrong
+
+
+def told(messages):
+    """What is said at each step, and its terms."""
+    terms = terms_of(next(one for one in messages if one.step == "terms"))
+    return {step: [one for one in messages if one.step == step] for step in STEPS}, terms
+
+
+def forged(made, sent, members=None, sums=None, total=None, witnessed=None):
+    """The transcript of a training whose witness and key holder sign whatever the server likes, over other rows."""
+    messages = made.kept.messages()
+    terms = told(messages)[1]
+    if total is None:
+        summands = {one.sender: ciphertexts_of(one, terms)[1] for one in sent}
+        total = Total(tuple(summands), tuple(added_here(summands, terms.layout.ring)))
+    members = total.members if members is None else members
+    own = made.signers
+    sums = np.zeros(COLUMNS, dtype=np.int64) if sums is None else sums
+    digest = (witnessed or total).said(terms)
+    end = [
+        Message.unsigned("total", total.body(), terms),
+        Message.signed("witness", WITNESS, digest, terms, own.witness),
+        Message.signed("receipt", HOLDER, Receipt(digest, members, sums).body(), terms, own.holder),
+    ]
+    front = [one for one in messages if STEPS.index(one.step) < STEPS.index("send")]
+    return [*front, *sent, *end]
+
+
+def test_a_ciphertext_that_was_copied_under_another_name(trainings):
+    made = trainings["bfv"]
+    said, terms = told(made.kept.messages())
+    copied = Message.signed("send", 1, said["send"][0].body, terms, made.signers.clients[1])
+    sent = [said["send"][0], copied, said["send"][2]]
+    found(made, forged(made, sent), "sum", "a ciphertext came twice")
+    with pytest.raises(RefusedError, match="came twice"):  # server and witness refuse it too
+        summands_of(sent, (), terms)
+
+
+@pytest.mark.parametrize("suite", KEYED)
+def test_too_few_summands(trainings, suite):
+    made = trainings[suite]
+    said, _ = told(made.kept.messages())
+    found(made, forged(made, said["send"][:2]), "sum", "2 of 3 clients of buffer 0 are left")
+
+
+def test_too_few_summands_behind_masks_alone_and_in_the_open(trainings):
+    for suite in ("mask", "plain"):
+        made = trainings[suite]
+        messages = made.kept.messages()
+        said, terms = told(messages)
+        sent = said["send"][:2]
+        receipt = Receipt(list_digest(sent), (0, 1), np.zeros(COLUMNS, dtype=np.int64))
+        few = [one for one in messages if one.step != "opened" and one not in said["send"][2:]]
+        few.append(Message.unsigned("opened", receipt.body(), terms))
+        kind = made.checked(written(few)).findings
+        assert any(one.kind == "sum" for one in kind)
+
+
+def test_a_sum_of_other_ciphertexts(trainings):
+    """One client's own, said to be the sum; ciphertexts of the sum in another place; one bit of it."""
+    made = trainings["bfv"]
+    said, terms = told(made.kept.messages())
+    single = Total((0, 1, 2), ciphertexts_of(said["send"][1], terms)[1])
+    found(made, forged(made, said["send"], total=single), "sum", "is not that of the ciphertexts that came")
+    honest = Total.of(said["total"][0], terms)
+    flip = bytearray(honest.ciphertexts[0])
+    flip[3000] ^= 1
+    wrong = replace(honest, ciphertexts=(bytes(flip),))
+    found(made, forged(made, said["send"], total=wrong), "sum", "is not that of the ciphertexts that came")
+    found(made, forged(made, said["send"], total=honest, witnessed=wrong), "sum", "the witness signed another sum")
+
+
+def test_a_receipt_of_other_clients_or_of_no_sum(trainings):
+    made = trainings["bfv"]
+    said, _ = told(made.kept.messages())
+    found(made, forged(made, said["send"], members=(0, 1)), "receipt", "is not the sum of the rows of (0, 1, 2)")
+    large = np.full(COLUMNS, 3 * 2047 + 1)
+    found(made, forged(made, said["send"], sums=large), "receipt", "sums that no rows of these terms have")
+
+
+def test_the_numbers_of_a_key_holder_are_its_word(trainings):
+    """A wrong number is not seen, and that is said."""
+    made = trainings["bfv"]
+    said, _ = told(made.kept.messages())
+    checked = made.checked(written(forged(made, said["send"])))
+    assert not checked.findings
+    assert any("key holder's word" in one for one in checked.cannot)
+
+
+def test_a_server_that_tells_another_sum_of_rows(trainings):
+    for suite in ("plain", "mask"):
+        made = trainings[suite]
+        messages = made.kept.messages()
+        receipt = Receipt.of(messages[-1], told(messages)[1])
+        wrong = replace(receipt, sums=receipt.sums + np.eye(1, COLUMNS, 2, dtype=np.int64)[0])
+        messages[-1] = replace(messages[-1], body=wrong.body())
+        found(made, messages, "receipt", "is not the sum of the rows that came")
+
+
+def test_a_buffer_that_is_opened_twice(made):
+    """Over the same rows, by parties who forgot the first time."""
+    again = []
+    made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {}, again.append)
+    checked = found(made, made.kept.messages() + again, "twice", "a buffer was opened 2 times")
+    assert any("answered 2 times in one round" in one.sentence for one in checked.findings)
+    again.clear()
+    made.open(made.rows[1, 0], (0, 1, 2), (1, 1), {}, again.append)
+    found(made, made.kept.messages() + again, "buffer", "client 0 is in 2 buffers")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_buffer_that_is_tried_with_others_and_rows_in_two_buffers(suite):
+    made = Training(suite, clients=6)
+    messages, again = made.kept.messages(), []
+    rows, members = made.rows[1, 0], terms_of(next(one for one in messages if one.step == "terms")).members
+    other = tuple(sorted({*range(6)} - {*members}))
+    made.open(rows, other, (1, 0), {}, again.append)
+    found(made, messages + again, "buffer", "tried again with other clients")
+    lots = [one for one in messages if one.step == "lot"]
+    again.clear()
+    made.open(rows, (members[0], members[1], other[0]), (1, 0), {}, again.append)
+    checked = found(made, lots + again, "buffer", "were not drawn together")
+    assert {one.kind for one in checked.findings} == {"buffer"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"suite": "mask"}, "suite"), ({"bits": 13}, "bits of a value"), ({"most": 7}, "largest buffer"),
+     ({"witness": "a" * 64}, "key of the witness"), ({"holder": "b" * 64}, "key of the key holder"),
+     ({"columns": lambda _: (COLUMNS, "0" * 64)}, "set of columns"),
+     ({"columns": lambda _: (COLUMNS - 1, coordinates_digest(np.arange(COLUMNS)))}, "set of columns")],
+)  # fmt: skip
+def test_terms_of_another_training(trainings, change, reason):
+    checked = trainings["bfv"].checked(**change)
+    assert any(f"another {reason}" in one.sentence for one in checked.findings)
+    assert not checked.opened
+
+
+def test_terms_that_open_with_fewer_than_agreed():
+    made = Training("bfv", rounds=0, clients=4)
+    made.rounds = 1
+    made.smallest = 3
+    made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {}, made.kept.transcript.record)
+    checked = made.checked(smallest=None, ends={}, buffers=None)
+    assert [one.sentence for one in checked.findings] == ["the terms have another fewest rows than this training"]
+
+
+def test_keys_of_others_than_the_roster(made):
+    strange = Identity(b"s" * 32).public
+    checked = made.checked(clients=made.keys | {1: strange})
+    assert any("another keys of clients" in one.sentence for one in checked.findings)
+    twice = made.checked(clients=made.keys | {1: made.keys[0]})
+    assert any(one.kind == "roster" for one in twice.findings)
+
+
+# lots
+
+
+def contributed(made, client, contribution):
+    """The messages with another contribution of a client, which it signed."""
+    new = Message.signed("lot", client, contribution, made.lot(1), made.signers.clients[client])
+    return [new if (one.step, one.sender) == ("lot", client) else one for one in made.kept.messages()]
+
+
+def test_a_contribution_is_the_one_that_was_committed_to(made):
+    chain = made.contributions[1]
+    for wrong in (chain.element(4), chain.element(2), chain.end, bytes(32)):
+        found(made, contributed(made, 1, wrong), "lot", "client 1 to the lot is not the one that it committed to")
+    assert not made.checked(written(contributed(made, 1, chain.element(3)))).findings
+
+
+def test_contributions_of_a_later_round_fit_by_those_before():
+    made = Training("plain", rounds=4)
+    assert not made.checked().findings
+    late = [one for one in made.kept.messages() if one.round in (1, 4)]
+    assert not made.checked(written(late)).findings
+    assert any(one.kind == "lot" for one in made.checked(written(late), earlier=1).findings)
+
+
+def test_lots_that_nobody_committed_to_or_that_come_late(made):
+    assert "lot" in kinds(made.checked(ends={}))
+    messages = made.kept.messages()
+    late = [*messages[1:4], messages[0], *messages[4:]]
+    found(made, late, "order", "step lot, which is not due there")
+    strangers = made.checked(cohort=lambda _: (0, 1))
+    assert any(
+        "client 2 contributed to the lot of a round that it is not in" in one.sentence for one in strangers.findings
+    )
+    assert any("does not have its signature" in one.sentence for one in made.checked(context="d" * 64).findings)
+
+
+def test_a_chain_of_rounds_that_there_are_not(made):
+    """No hash is taken for a round that a training does not have."""
+    terms = replace(told(made.kept.messages())[1], round=2**50)
+    kept = written([Message.unsigned("terms", terms.body, terms)])
+    begun = time.monotonic()
+    assert kinds(made.checked(kept)) == {"chain"}
+    assert time.monotonic() - begun < 5
+
+
+def test_whoever_adds_is_who_was_named(trainings):
+    """A worker that refuses, or gives another sum, makes a finding and no error."""
+
+    def refusing(*_):
+        raise RefusedError("a worker died")
+
+    made = trainings["bfv"]
+    for add, reason in ((refusing, "a worker died"), (lambda *_: [b"other"], "is not that of the ciphertexts")):
+        checked = room.recheck(made.kept.content, made.kept.bodies.get, made.known(), add)
+        assert [reason in one.sentence for one in checked.findings] == [True]
+
+
+def test_hostile_ciphertexts_are_findings(trainings):
+    made = trainings["bfv"]
+    said, terms = told(made.kept.messages())
+    for part, kind in ((b"", "sum"), (b"\x0a\xff" * 300, "sum"), (b"x" * 70_000, "message")):
+        wrong = Message.signed("send", 1, bytes(32) + framed([part]), terms, made.signers.clients[1])
+        sent = [said["send"][0], wrong, said["send"][2]]
+        found(made, forged(made, sent, total=Total.of(said["total"][0], terms)), kind, "")
+
+
+# wrong implementations of the check
+
+
+BLIND = {
+    "signatures are not looked at": ("_wrong_messages", lambda *_: iter(()), "swapped"),
+    "order is not looked at": ("_wrong_order", lambda *_: iter(()), "twice"),
+    "sums are not made again": ("_due", None, "other sum"),
+    "terms are not compared": ("wrong_terms", lambda *_: iter(()), "bits"),
+    "heads are not compared": ("_wrong_heads", lambda *_: iter(()), "tail"),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
+    """Each tampering is found by the check that is meant for it, and by no other one."""
+    what, blind, case = BLIND[name]
+    made = trainings["plain"]
+    messages = made.kept.messages()
+    receipt = Receipt.of(messages[-1], told(messages)[1])
+    if blind is None:
+        due = room._Due(receipt.total, receipt.members)
+        blind = lambda *_: due  # noqa: E731
+    last = replace(messages[-1], body=replace(receipt, sums=-receipt.sums).body())
+    sends = [place for place, one in enumerate(messages) if one.step == "send"]
+    signed = list(messages)
+    signed[sends[0]] = replace(messages[sends[0]], signature=bytes(64))
+    cases = {
+        "swapped": (signed, {}),
+        "twice": ([*messages, Message.unsigned("discard", b"", told(messages)[1])], {}),
+        "other sum": ([*messages[:-1], last], {}),
+        "bits": (messages, {"bits": 14}),
+        "tail": (messages[:0], {"heads": made.known().heads}),
+    }
+    kept, others = written(cases[case][0]), cases[case][1]
+    assert made.checked(kept, **others).findings
+    monkeypatch.setattr(room, what, blind)
+    left = made.checked(kept, **others).findings
+    assert not left or {one.kind for one in left} == {"sum"}, left
