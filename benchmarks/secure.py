@@ -6,8 +6,8 @@ are objects with parties that are processes instead, ``--report docs/results/sec
 Eight clients, one buffer of a million values (``--values``), and 5 % of them, as consensus sparsification leaves them.
 Each row of a table is the processor time of *all* parties together, the processes that add for server and witness with
 them, one after the other: making keys, rounding not counted, encryption, messages and their signatures, adding, the
-witness's adding again, opening. Ways take turns, so
-what disturbs the machine disturbs all; medians of ``--turns``. Bytes are what one client sends.
+witness's adding again, opening. Ways take turns, so what disturbs the machine disturbs all; medians of ``--turns``.
+Bytes are what one client sends.
 
 NVFlare's way is made after its description, with the same version of TenSEAL, and is no run of NVFlare: CKKS of degree
 8192 with moduli of 60, 40 and 40 bits and a scale of 2**40, one symmetric key for all, one vector for each of 20
@@ -330,7 +330,7 @@ def apart_page(costs, values: int, turns: int, start: float, peak: dict[str, int
         "",
         f"fuaudit {here['fuaudit']}, tenseal {LIBRARY}, numpy {here['numpy']}, python {here['python']}, "
         f"{here['processor']}, {here['cores']} cores, shared with other work. {CLIENTS} clients, values of 12 bits, "
-        "one buffer; a server, a witness, a key holder and two processes of clients, kept from buffer to buffer. Objects "
+        "one buffer; a server, a witness, a key holder, two processes of clients, kept from buffer to buffer. Objects "
         f"and processes take turns, {turns} of them: medians, lowest and highest in brackets. Ratios are those of "
         "turns. Time by the clock depends on what else the machine does, and processes can use two cores at once.",
         "",
