@@ -157,7 +157,7 @@ def test_who_is_silent_makes_no_sum_wrong(name, step, gone, smallest):
     assert np.array_equal(opened.sums, rows[list(opened.members)].sum(axis=0))
 
 
-@pytest.mark.parametrize("name", ["bfv+mask", "bfv", "mask"])
+@pytest.mark.parametrize("name", EXACT)
 def test_no_buffer_is_opened_twice(name):
     """Nor over other rows: the difference of two sums would tell what changed."""
     suite, books, rows = Suite(name), Books(), rows_of(4, 5)

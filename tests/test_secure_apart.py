@@ -27,7 +27,7 @@ from fuaudit.secure.messages import Identity
 from fuaudit.secure.names import EXACT, HOLDER, SCARY, WITNESS
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.silence import STEPS
-from fuaudit.secure.suites import Books, Signers, Suite
+from fuaudit.secure.suites import Books, Signers, Suite, remembered
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.workflow.resume import resume
 
@@ -115,6 +115,19 @@ def test_no_buffer_is_opened_twice(books, suite):
         with pytest.raises(RefusedError, match="answered already"):
             made.opened(other, 12, at=at, books=books)
     assert made.opened(rows, 12, at=(next(ROUNDS), 1), books=books).members == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("suite", EXACT)
+def test_what_was_answered_before_the_processes_were_started_is_remembered(suite):
+    """Of a run that goes on after a break, from its messages."""
+    rows, said = rows_of(3, 5), []
+    Suite(suite).opened(rows, 12, at=(3, 1), record=said.append)
+    books = remembered(said)
+    made = Suite(suite, apart=True)
+    with pytest.raises(RefusedError, match="answered already in round 3"):
+        made.opened(rows, 12, at=(3, 1), books=books)
+    assert made.opened(rows, 12, at=(4, 1), books=books).members == (0, 1, 2)
+    books.end()
 
 
 def test_identities_of_a_run_sign_in_the_processes(books):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secure_parties import rows_of
 
+from fuaudit.errors import UsageError
 from fuaudit.secure.encrypted import Handout, KeyHolder, Total
 from fuaudit.secure.envelope import (
     FRONT_BYTES,
@@ -271,3 +272,10 @@ def test_sums_of_ciphertexts_come_back(ciphertexts, members):
 def test_every_step_has_a_way():
     assert set(WAYS) == set(STEPS)
     assert all(len(step) <= 8 for step in STEPS)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_witness_and_key_holder_are_there_where_ciphertexts_are(suite):
+    for ends in ({"witness": ""}, {"holder": ""}) if suite.startswith("bfv") else ({"witness": KEYS[4].public},):
+        with pytest.raises(UsageError, match="if it has ciphertexts, and only then"):
+            terms_for(suite, **ends)

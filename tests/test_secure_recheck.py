@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from secure_parties import rows_of
-from secure_transcripts import COLUMNS, SUITES, Kept, Training, written
+from secure_transcripts import COLUMNS, CONTEXT, SUITES, Kept, Training, written
 
 from fuaudit.errors import UsageError
 from fuaudit.secure import recheck as room
@@ -18,7 +20,7 @@ from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import added_apart
 from fuaudit.secure.refusal import RefusedError
-from fuaudit.secure.terms import coordinates_digest
+from fuaudit.secure.terms import Lot, coordinates_digest
 from fuaudit.secure.transcript import Entry
 
 KEYED = ("bfv", "bfv+mask")
@@ -454,11 +456,52 @@ def test_lots_that_nobody_committed_to_or_that_come_late(made):
     messages = made.kept.messages()
     late = [*messages[1:4], messages[0], *messages[4:]]
     found(made, late, "order", "step lot, which is not due there")
+    none = made.checked(written([one for one in messages if one.step != "lot"]), cohort=None, buffers=None)
+    assert {one.sentence for one in none.findings if one.kind == "lot"} == {"nobody contributed to the lot"}
+    few = made.checked(written(messages[1:]), cohort=None, buffers=None, context=CONTEXT)
+    assert {"message"} == kinds(few)  # the others signed that client 0 is in the round
     strangers = made.checked(cohort=lambda _: (0, 1))
     assert any(
         "client 2 contributed to the lot of a round that it is not in" in one.sentence for one in strangers.findings
     )
     assert any("does not have its signature" in one.sentence for one in made.checked(context="d" * 64).findings)
+
+
+def test_clients_whom_nobody_knows_are_named(made):
+    known = {client: key for client, key in made.keys.items() if client != 2}
+    for cohort in (None, lambda _: (0, 1, 2)):
+        checked = made.checked(clients=known, cohort=cohort)
+        assert any("client 2 contributed" in one.sentence for one in checked.findings)
+        assert any("another keys of clients" in one.sentence for one in checked.findings)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_no_bytes_make_anything_but_findings(trainings, data):
+    """Bytes of an envelope are changed, cut or repeated, and its line is written to fit."""
+    made = trainings[data.draw(st.sampled_from(["plain", "mask"]))]
+    messages = made.kept.messages()
+    place = data.draw(st.integers(0, len(messages) - 1))
+    content = bytearray(envelope(messages[place]))
+    for at in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4, unique=True)):
+        content[at] ^= data.draw(st.integers(1, 255))
+    kept, previous = Kept(), "0" * 64
+    for number, message in enumerate(messages, 1):
+        part = bytes(content) if number - 1 == place else envelope(message)
+        try:
+            said = parsed(part)
+        except RefusedError:
+            said = message
+        entry = Entry.of(said, part, number, previous)
+        kept.keep(1, part, entry.line)
+        previous = entry.digest
+    assert room.recheck(kept.content, kept.bodies.get, made.known()).findings
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_other_bytes_are_findings(trainings, content, body):
+    checked = room.recheck(content, lambda _: body, trainings["plain"].known())
+    assert [one.kind for one in checked.findings] == (["chain"] if content else ["head"])
 
 
 def test_a_chain_of_rounds_that_there_are_not(made):
@@ -529,3 +572,16 @@ def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
     monkeypatch.setattr(room, what, blind)
     left = made.checked(kept, **others).findings
     assert not left or {one.kind for one in left} == {"sum"}, left
+
+
+def test_who_is_in_a_buffer_is_in_the_lot():
+    """Also where nobody knows how buffers are drawn: two clients draw, and a third one is summed."""
+    made = Training("plain", rounds=0)
+    made.rounds = 1
+    two, record = Lot(CONTEXT, 1, (0, 1), tuple(made.keys.values())[:2]), made.kept.transcript.record
+    for client in (0, 1):
+        contribution = made.contributions[client].element(3)
+        record(Message.signed("lot", client, contribution, two, made.signers.clients[client]))
+    made.open(rows_of(3, COLUMNS), (0, 1, 2), (1, 0), {}, record)
+    checked = made.checked(cohort=None, buffers=None)
+    assert [one.sentence for one in checked.findings] == ["client 2 is in no lot of this round"]

@@ -1,6 +1,7 @@
 """Transcripts: what was recorded is read back, and what was altered since is no evidence."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,11 @@ from secure_parties import rows_of
 from secure_transcripts import PATH, SUITES, Kept, signers
 
 from fuaudit.errors import EvidenceError
-from fuaudit.secure.envelope import envelope
+from fuaudit.secure.envelope import envelope, terms_of
 from fuaudit.secure.names import HOLDER, WITNESS
+from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError
-from fuaudit.secure.suites import SCARY, Suite
+from fuaudit.secure.suites import SCARY, Books, Suite, remembered
 from fuaudit.secure.transcript import GENESIS, Chain, messages_of, opened_in, read_chain
 
 
@@ -148,6 +150,28 @@ def test_earlier_rounds_and_handouts_are_not_recorded(made):
     assert not new.bodies
 
 
+def test_who_answered_before_a_break_does_not_answer_behind_it(suite, made):
+    """Of every message the parties remember: nothing is opened twice, and the next round opens."""
+    found, rows = made
+    messages = messages_of(found.chain().of_round(1), found.bodies[1], PATH)
+    with pytest.raises(RefusedError, match="answered already in round 1"):
+        Suite(suite).opened(rows[1, 0], 12, at=(1, 0), books=remembered(messages))
+    assert Suite(suite).opened(rows[1, 0], 12, at=(2, 0), books=remembered(messages)).members == (0, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["bfv", "bfv+mask"])
+@pytest.mark.parametrize("step", ["witness", "receipt"])
+def test_witness_and_key_holder_remember_by_themselves(name, step):
+    """Of their own messages alone, whatever clients forgot."""
+    found = Kept()
+    Suite(name).opened(rows_of(3, 5), 12, at=(1, 0), record=found.transcript.record)
+    messages = messages_of(found.chain().entries, found.bodies[1], PATH)
+    books = remembered(one for one in messages if one.step in ("terms", step))
+    with pytest.raises(RefusedError, match="answered already in round 1, buffer 0"):
+        Suite(name).opened(rows_of(3, 5), 12, at=(1, 0), books=books)
+    assert Suite(name).opened(rows_of(3, 5), 12, (3, 4, 5), at=(1, 1), books=books).members == (3, 4, 5)
+
+
 OF_CLIENTS = [(0, step) for step in ("announce", "share", "send", "unmask")]
 OF_OTHERS = [(WITNESS, "witness"), (HOLDER, "announce"), (HOLDER, "receipt")]
 LEAVING = [(name, *one) for name in SUITES for one in OF_CLIENTS + OF_OTHERS * name.startswith("bfv")]
@@ -173,6 +197,24 @@ def test_a_buffer_that_somebody_leaves_ends_with_its_sum_or_with_a_reason(name, 
         assert not opened_in(messages)
     if party < 0:
         assert reason is not None
+
+
+@pytest.mark.parametrize(("name", "party", "step"), LEAVING)
+def test_no_buffer_has_two_sums_whoever_leaves(name, party, step):
+    """The buffer is tried again, by the same parties over other rows: whatever comes of it, one sum is told at most."""
+    found, books, own = Kept(), Books(), signers()
+    again = {"at": (1, 0), "books": books, "signers": own, "record": found.transcript.record}
+    for seed, absent in ((1, {party: step}), (2, {}), (3, {})):
+        with suppress(RefusedError):
+            Suite(name).opened(rows_of(3, 5, seed=seed), 12, absent=absent, **again)
+    messages = messages_of(found.chain().entries, found.bodies[1], PATH)
+    told = [message for message in messages if message.step in ("receipt", "opened")]
+    assert len(told) <= 1
+    assert [message.step for message in messages].count("discard") == 3 - len(told)
+    for sum_ in told:
+        (terms,) = (terms_of(one) for one in messages if one.step == "terms" and one.terms == sum_.terms)
+        place = [one.terms for one in messages if one.step == "terms"].index(sum_.terms)
+        assert Receipt.of(sum_, terms).sums.tolist() == rows_of(3, 5, seed=place + 1).sum(axis=0).tolist()
 
 
 def test_the_demo_of_ckks_is_not_recorded():

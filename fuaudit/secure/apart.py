@@ -31,7 +31,7 @@ from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import Opened, Terms
 
 if TYPE_CHECKING:
-    from fuaudit.secure.suites import Signers
+    from fuaudit.secure.suites import Books, Signers
 
 PROCESS = "fuaudit.secure.roles"
 
@@ -72,6 +72,7 @@ class Apart:
         rows: Mapping[int, Ints],
         signers: Signers,
         absent: Mapping[int, str],
+        books: Books,
         record: Callable[[Message], None] | None,
     ) -> Opened:
         """A buffer of rows by client, opened once; arguments as those of ``Suite.opened``.
@@ -92,7 +93,9 @@ class Apart:
         try:
             self._start()
             for name, (_, line) in self._running.items():
-                line.send(self._task(name, terms, rows, signers, absent, record is not None).parts(), self._patience)
+                line.send(
+                    self._task(name, terms, rows, signers, absent, books, record is not None).parts(), self._patience
+                )
             reports = self._reports(terms, record)
         except BrokenLineError as error:
             gone = error.args[0]
@@ -111,6 +114,7 @@ class Apart:
         rows: Mapping[int, Ints],
         signers: Signers,
         absent: Mapping[int, str],
+        books: Books,
         record: bool,
     ) -> Task:
         parties: dict[int, tuple[Identity, Ints | None]] = {}
@@ -121,7 +125,8 @@ class Apart:
             parties = {WITNESS: (signers.witness, None)} if name == "witness" else {HOLDER: (signers.holder, None)}
         secrets = {party: (key.private, row) for party, (key, row) in parties.items()}
         silent = {party: step for party, step in absent.items() if party in secrets}
-        return Task(terms, silent, record and name == "server", 2 * self._patience, secrets)
+        before = {party: books.of(party).done for party in secrets}
+        return Task(terms, silent, before, record and name == "server", 2 * self._patience, secrets)
 
     def _start(self) -> None:
         if self._running:

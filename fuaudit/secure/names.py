@@ -6,6 +6,9 @@ from types import MappingProxyType
 EXACT = ("bfv+mask", "bfv", "mask", "plain")
 """Those that a training can use."""
 
+ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
+"""Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
+
 SCARY = "ckks-demo-whose-sums-give-the-key-away"
 """CKKS, to be attacked."""
 

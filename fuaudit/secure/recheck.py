@@ -24,7 +24,7 @@ from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
 from fuaudit.secure.masked import MaskServer, came_of
 from fuaudit.secure.messages import STEPS, Message, Step, list_digest, named, require_distinct
-from fuaudit.secure.names import EXACT, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, EXACT, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
@@ -33,9 +33,6 @@ from fuaudit.secure.transcript import ENDS, Chain, Entry, messages_of, read_chai
 
 TOLD = ("receipt", "opened")
 """Steps that tell a sum."""
-
-ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
-"""Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
 
 Bodies = Callable[[int], bytes | None]
 """Round -> its envelopes one after the other; None where they were removed."""
@@ -267,10 +264,12 @@ class _Lots:
     def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Finding]:
         known, clients = self._known, tuple(sorted({message.sender for message in lots}))
         due = clients if known.cohort is None else known.cohort(number)
+        if not due:
+            yield Finding("lot", "nobody contributed to the lot", number)
         for client in sorted({*due} - {*clients}):
             yield Finding("lot", f"client {client} withheld its contribution to the lot", number)
-        for client in sorted({*clients} - {*due, *known.clients}) or sorted({*clients} - {*due}):
-            yield Finding("lot", f"client {client} contributed to the lot of a round that it is not in", number)
+        if strangers := sorted({*clients} - ({*due} & known.clients.keys())):
+            yield Finding("lot", f"client {strangers[0]} contributed to the lot of a round that it is not in", number)
             return
         lot = Lot(known.context, number, due, tuple(known.clients.get(client, "") for client in due))
         try:
@@ -318,8 +317,7 @@ class _Buffers:
                 yield Finding("terms", _sentence(error), self.number, buffer)
                 continue
             all_terms.append(terms)
-            found = [Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages)]
-            yield from found
+            yield from (Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages))
         yield from self._wrong_members(all_terms, lots)
 
     def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
@@ -347,11 +345,14 @@ class _Buffers:
             message.sender
             for messages in self._played.values()
             for message in messages
-            if message.step == ANSWERS.get(known.suite)
+            if message.step == ANSWERS[known.suite]
         )
         for client, times in answers.items():
             if times > 1:
                 yield Finding("twice", f"client {client} answered {times} times in one round", self.number)
+        for terms in all_terms:
+            if lots.right is not None and (others := sorted({*terms.members} - lots.right.keys())):
+                yield Finding("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
         if known.buffers is None or (known.ends and lots.right is None):
             return
         drawn = {*known.buffers(self.number, lots.right or {})}

@@ -51,6 +51,7 @@ class Task:
     Attributes:
         terms: of the buffer.
         absent: party of this process -> step from which on it is silent.
+        before: party of this process -> what it did before its process was started, as it would remember it.
         record: whether who started it is told every message that the server sees.
         within: seconds that it waits for another party.
         secrets: of the parties of this process.
@@ -58,6 +59,7 @@ class Task:
 
     terms: Terms
     absent: Mapping[int, str]
+    before: Mapping[int, Sequence[Sequence[int]]]
     record: bool
     within: float
     secrets: Secrets = field(repr=False)
@@ -65,7 +67,8 @@ class Task:
     def parts(self) -> list[bytes]:
         """All of it in bytes."""
         head = {
-            "absent": [[party, step] for party, step in sorted(self.absent.items())],
+            "absent": sorted(self.absent.items()),
+            "before": sorted(self.before.items()),
             "record": self.record,
             "within": self.within,
             "parties": sorted(self.secrets),
@@ -84,7 +87,14 @@ class Task:
         table = parse_canonical(head, Path("task"))
         rows = (np.frombuffer(part, dtype="<i8").astype(np.int64) if part else None for part in told[1::2])
         secrets = dict(zip(table["parties"], zip(told[::2], rows, strict=True), strict=True))
-        return cls(Terms.of(terms), dict(table["absent"]), table["record"], table["within"], secrets)
+        return cls(
+            Terms.of(terms), dict(table["absent"]), dict(table["before"]), table["record"], table["within"], secrets
+        )
+
+    def once(self, party: int, remembered: Once) -> Once:
+        """What a party of this process remembers, with what it did before."""
+        remembered.remember(self.before[party])
+        return remembered
 
     def here(self, step: str) -> list[int]:
         """The parties of this process that answer at a step, ascending."""
@@ -138,13 +148,14 @@ class Clients:
         ]
 
     def _rows(self, _: Heard) -> Heard:
-        terms = self._task.terms
-        return {
-            "server": [row_message(self._task.row(n), n, terms, self._identities[n]) for n in self._task.here("send")]
-        }
+        terms, came = self._task.terms, self._task.here("send")
+        rows = [row_message(self._task.row(n), n, terms, self._identities[n]) for n in came]
+        for client in came:
+            self._once(client).require_first(terms.round)
+        return {"server": rows}
 
     def _once(self, client: int) -> Once:
-        return self._books.setdefault(client, Once())
+        return self._task.once(client, self._books.setdefault(client, Once()))
 
     def _announced(self, _: Heard) -> Heard:
         terms = self._task.terms
@@ -296,7 +307,7 @@ class Watch:
     """The witness."""
 
     def __init__(self, task: Task, once: Once) -> None:
-        self._task, self._once, self._identity = task, once, task.identity(WITNESS)
+        self._task, self._once, self._identity = task, task.once(WITNESS, once), task.identity(WITNESS)
 
     def turns(self) -> Sequence[Turn]:
         """See :class:`Role`."""
@@ -323,7 +334,7 @@ class Holder:
     """The key holder. Its handouts go to the processes of clients, past the server."""
 
     def __init__(self, task: Task, clients: Mapping[str, Sequence[int]], once: Once) -> None:
-        self._task, self._clients, self._once = task, clients, once
+        self._task, self._clients, self._once = task, clients, task.once(HOLDER, once)
         self._identity = task.identity(HOLDER)
         self._made: KeyHolder | None = None
 

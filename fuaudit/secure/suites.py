@@ -7,7 +7,7 @@ whoever runs it. ``apart`` makes them processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,10 +18,10 @@ from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
 from fuaudit.secure.apart import Apart
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
-from fuaudit.secure.envelope import REASON_BYTES, terms_message
+from fuaudit.secure.envelope import REASON_BYTES, terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import HOLDER, SCARY, WITNESS
+from fuaudit.secure.names import ANSWERS, HOLDER, SCARY, WITNESS
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
@@ -45,8 +45,12 @@ class Books:
 
     @cached_property
     def apart(self) -> Apart:
-        """The parties as processes, which remember by themselves; they are started when they are needed."""
+        """The parties as processes, started when they are needed; they remember on top of what is here."""
         return Apart()
+
+    def of(self, party: int) -> Once:
+        """That of a client, the witness or the key holder."""
+        return {WITNESS: self.witness, HOLDER: self.holder}.get(party) or self.client(party)
 
     def end(self) -> None:
         """End the processes, where there are some. They end with this object, too."""
@@ -61,6 +65,24 @@ def _of_one_opening() -> Iterator[Books]:
         yield books
     finally:
         books.end()
+
+
+def remembered(messages: Iterable[Message]) -> Books:
+    """What the parties of a run remember who sent these messages: after a break nobody answers twice.
+
+    Raises:
+        RefusedError: they are none of one run.
+    """
+    books, suites = Books(), dict[bytes, str]()
+    for message in messages:
+        at = (message.round, message.buffer)
+        if message.step == "terms":
+            suites[message.terms] = terms_of(message).suite
+        elif message.step == ANSWERS.get(suites.get(message.terms, "")):
+            books.client(message.sender).require_first(message.round)
+        elif message.step in ("witness", "receipt"):
+            (books.witness if message.step == "witness" else books.holder).require_first(*at)
+    return books
 
 
 @dataclass(frozen=True)
@@ -230,13 +252,16 @@ class Play:
 def _apart(play: Play) -> Opened:
     """Any suite, played by processes."""
     record = None if play.record is _nobody else play.record
-    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, record)
+    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, play.books, record)
 
 
 def _plain(play: Play) -> Opened:
     """See :mod:`fuaudit.secure.plain`."""
-    clients, terms = play.signers.clients, play.terms
-    sent = [play.said(row_message(play.rows[one], one, terms, clients[one])) for one in play.here("send")]
+    clients, terms, came = play.signers.clients, play.terms, play.here("send")
+    rows = [row_message(play.rows[one], one, terms, clients[one]) for one in came]
+    for one in came:
+        play.books.client(one).require_first(terms.round)
+    sent = [play.said(row) for row in rows]
     return play.told(list_digest(sent), plain_sum(sent, terms))
 
 

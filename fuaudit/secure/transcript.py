@@ -123,12 +123,15 @@ class Chain:
 
     def head_after(self, number: int) -> str:
         """The head after a round: what a ledger tells of it."""
-        return self.cut(number).head
+        end = self._end(number)
+        return self.entries[end - 1].digest if end else GENESIS
 
     def cut(self, number: int) -> Chain:
         """The chain up to the end of a round."""
-        ends = [places.stop for round_, places in self._rounds.items() if round_ <= number]
-        return Chain(self.entries[: max(ends, default=0)])
+        return Chain(self.entries[: self._end(number)])
+
+    def _end(self, number: int) -> int:
+        return max((places.stop for round_, places in self._rounds.items() if round_ <= number), default=0)
 
     def ended(self) -> Chain:
         """The chain up to the last buffer that came to an end: what a break left open is cut off."""
