@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from secure_parties import rows_of
-from test_adder import LINUX, alive, children
+from test_adder import LINUX, alive, children, status
 from test_secured_runs import FEDAVG, FEDREP, trained
 
 from fuaudit import load_run
@@ -303,6 +303,9 @@ def test_processes_end_with_who_started_them():
     started = [int(one) for pid in pids for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     assert len(pids) == 5
     assert len(started) == 2  # what adds for the server and for the witness
+    for pid in pids:
+        assert status(pid, "NoNewPrivs") == {"1"}
+        assert "Max core file size        0                    0" in Path(f"/proc/{pid}/limits").read_text()
     parent.kill()
     parent.communicate()
     until = time.monotonic() + 60

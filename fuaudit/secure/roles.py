@@ -438,6 +438,9 @@ def serve(name: str, control: Line, lines: Mapping[str, Line]) -> None:
 
 def main(name: str, *places: str) -> None:
     """Serve as a party, with lines by name and descriptor."""
+    from fuaudit.secure.confinement import guard
+
+    guard()
     given = (place.split("=") for place in places)
     lines = {peer: Line(socket.socket(fileno=int(number)), peer) for peer, number in given}
     control = lines.pop("control")
