@@ -75,6 +75,16 @@ def test_little_knowledge_is_said_and_not_held_against_it(made):
     assert any("key holder's word" in one for one in made.checked().cannot) == (made.suite in KEYED)
 
 
+def test_a_buffer_that_is_left_out_as_a_whole_is_told():
+    """It may be one that a training did not ask for, so it is no finding by itself."""
+    made = Training("plain", clients=6)
+    assert made.checked().unplayed == ()
+    messages = made.kept.messages()
+    gone = terms_of(next(one for one in messages if (one.step, one.buffer) == ("terms", 1))).members
+    checked = made.checked(written([one for one in messages if one.buffer != 1]))
+    assert (checked.findings, checked.unplayed) == ((), ((1, gone),))
+
+
 def test_an_empty_transcript_shows_nothing(made):
     checked = made.checked(Kept())
     assert (checked.findings, checked.opened, checked.messages) == ((), {}, 0)

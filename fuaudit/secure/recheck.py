@@ -110,6 +110,8 @@ class Checked:
         findings: what is wrong; none where everything fits.
         opened: round and buffer -> what was opened there, where all of its messages fit.
         discarded: rounds and buffers of which nothing was opened.
+        unplayed: rounds and members of buffers that were drawn, and of which nothing was recorded. A training asks for
+            no sum that is not finite, and for none where a round fails.
         unread: rounds whose envelopes are gone: there the chain alone was looked at.
         messages: how many there are.
         cannot: what no transcript shows, a sentence each.
@@ -118,6 +120,7 @@ class Checked:
     findings: tuple[Finding, ...]
     opened: Mapping[tuple[int, int], Opened]
     discarded: tuple[tuple[int, int], ...]
+    unplayed: tuple[tuple[int, tuple[int, ...]], ...]
     unread: tuple[int, ...]
     messages: int
     cannot: tuple[str, ...]
@@ -150,9 +153,10 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
                 f"the chain tells of round {strange[0]}, and the training has rounds 1 to {known.rounds}"
             )
     except FuauditError as error:
-        return Checked((Finding("chain", _sentence(error)),), {}, (), (), 0, cannot(known, ()))
+        return Checked((Finding("chain", _sentence(error)),), {}, (), (), (), 0, cannot(known, ()))
     found: list[Finding] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
     opened: dict[tuple[int, int], Opened] = {}
+    unplayed: list[tuple[int, tuple[int, ...]]] = []
     unread, lots, attempts = list[int](), _Lots(known), set[str]()
     for number in chain.rounds:
         entries, body = chain.of_round(number), bodies(number)
@@ -168,7 +172,9 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
         buffers = _Buffers(number, messages, known, add, attempts)
         found += [*lots.wrong(number, messages), *buffers.wrong(lots)]
         opened |= {(number, buffer): one for buffer, one in buffers.opened.items()}
-    return Checked(tuple(found), opened, _discarded(chain), tuple(unread), len(chain.entries), cannot(known, unread))
+        unplayed += [(number, members) for members in buffers.unplayed]
+    count, limits_ = len(chain.entries), cannot(known, unread)
+    return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_)
 
 
 def _discarded(chain: Chain) -> tuple[tuple[int, int], ...]:
@@ -305,6 +311,7 @@ class _Buffers:
             if message.step != "lot":
                 self._played.setdefault(message.terms, []).append(message)
         self.opened: dict[int, Opened] = {}
+        self.unplayed: list[tuple[int, ...]] = []
 
     def wrong(self, lots: _Lots) -> Iterator[Finding]:
         """What is wrong; what was opened and fits is in ``opened`` afterwards."""
@@ -356,6 +363,7 @@ class _Buffers:
         if known.buffers is None or (known.ends and lots.right is None):
             return
         drawn = {*known.buffers(self.number, lots.right or {})}
+        self.unplayed = sorted(drawn - {terms.members for terms in all_terms})
         for terms in all_terms:
             if terms.members not in drawn:
                 yield Finding("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)
