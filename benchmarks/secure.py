@@ -1,11 +1,13 @@
 """Secure sums against others' ways: ``python benchmarks/secure.py --report docs/results/secure.md``.
 
-``--exact`` compares large sums of every suite with the sum of whole numbers instead.
+``--exact`` compares large sums of every suite with the sum of whole numbers instead. ``--apart`` compares parties that
+are objects with parties that are processes instead, ``--report docs/results/secure-apart.md``.
 
 Eight clients, one buffer of a million values (``--values``), and 5 % of them, as consensus sparsification leaves them.
-Each row of a table is the processor time of *all* parties together, one after the other: making keys, rounding not
-counted, encryption, messages and their signatures, adding, the witness's adding again, opening. Ways take turns, so
-what disturbs the machine disturbs all; medians of ``--turns``. Bytes are what one client sends.
+Each row of a table is the processor time of *all* parties together, the processes that add for server and witness with
+them, one after the other: making keys, rounding not counted, encryption, messages and their signatures, adding, the
+witness's adding again, opening. Ways take turns, so what disturbs the machine disturbs all; medians of ``--turns``.
+Bytes are what one client sends.
 
 NVFlare's way is made after its description, with the same version of TenSEAL, and is no run of NVFlare: CKKS of degree
 8192 with moduli of 60, 40 and 40 bits and a scale of 2**40, one symmetric key for all, one vector for each of 20
@@ -21,6 +23,7 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -28,11 +31,12 @@ import numpy as np
 import tenseal
 from machine import hardware
 
+from fuaudit.secure.adder import running
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity
 from fuaudit.secure.names import EXACT
-from fuaudit.secure.suites import Suite
+from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.terms import LIBRARY, Once, Terms, coordinates_digest, new_attempt
 
 CLIENTS, LAYERS, SHARE, CLIP = 8, 20, 20, 0.05
@@ -50,6 +54,16 @@ class Cost:
         return sum(self.seconds.values())
 
 
+def spent() -> float:
+    """Processor seconds of this process and of those that add for it."""
+    return time.process_time() + sum(map(clock_of, running()))
+
+
+def clock_of(pid: int) -> float:
+    """Processor seconds of another process, on Linux: its clock has a number that follows from its own."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 class Clock:
     """Adds processor time to a party."""
 
@@ -58,9 +72,9 @@ class Clock:
 
     @contextlib.contextmanager
     def of(self, party: str):
-        begun = time.process_time()
+        begun = spent()
         yield
-        self.seconds[party] = self.seconds.get(party, 0.0) + time.process_time() - begun
+        self.seconds[party] = self.seconds.get(party, 0.0) + spent() - begun
 
 
 def rows_of(values: int, bits: int) -> np.ndarray:
@@ -184,7 +198,7 @@ COPIES, BARE, OURS = "NVFlare's way", "NVFlare's way, no copies", "`bfv+mask`, 1
 
 def measured(values: int, turns: int) -> dict[tuple[str, int], Cost]:
     """Every way over all values and over a twentieth of them; medians by party."""
-    Suite("bfv").start()
+    Suite("bfv").sums(rows_of(9, 12), 12)  # starts what adds
     sizes, found = (values, values // SHARE), {}
     for _ in range(turns):
         for size in sizes:
@@ -268,6 +282,78 @@ def exact() -> None:
         print(f"{clients} clients, {values:,} values of {bits} bits: {', '.join(EXACT)} are exact", flush=True)
 
 
+def apart(values: int, turns: int) -> str:
+    """A page: seconds of a buffer by the clock, and of all processors, of objects and of processes."""
+    sizes, costs, starts = (values, values // SHARE), {}, []
+    books, rounds = Books(), count()
+    for name in EXACT:  # starts all processes, and what adds
+        begun = time.perf_counter()
+        Suite(name, apart=True).opened(rows_of(9, 12), 12, at=(next(rounds), 0), books=books)
+        starts.append(time.perf_counter() - begun)
+        Suite(name).sums(rows_of(9, 12), 12)
+    for _ in range(turns):
+        for size in sizes:
+            rows = rows_of(size, 12)
+            for name in EXACT:
+                for way in (False, True):
+                    at, own = (next(rounds), 0), books if way else None
+                    begun, before = time.perf_counter(), spent() + spent_by(books)
+                    opened = Suite(name, apart=way).opened(rows, 12, at=at, books=own)
+                    took = (time.perf_counter() - begun, spent() + spent_by(books) - before)
+                    require(opened.sums, rows)
+                    costs.setdefault((name, size, way), []).append(took)
+    peak = {name: highest(pid) for name, pid in books.apart.pids.items()}
+    books.end()
+    return apart_page(costs, values, turns, max(starts), peak)
+
+
+def spent_by(books: Books) -> float:
+    """Processor seconds of all parties that are processes, and of those that add for them."""
+    pids = list(books.apart.pids.values())
+    others = [int(one) for pid in pids for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return sum(map(clock_of, pids + others))
+
+
+def highest(pid: int) -> int:
+    """The most memory that a process had, in kB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def apart_page(costs, values: int, turns: int, start: float, peak: dict[str, int]) -> str:
+    here = hardware()
+    lines = [
+        "# Parties apart, measured",
+        "",
+        f"    python benchmarks/secure.py --apart --values {values} --turns {turns} "
+        "--report docs/results/secure-apart.md",
+        "",
+        f"fuaudit {here['fuaudit']}, tenseal {LIBRARY}, numpy {here['numpy']}, python {here['python']}, "
+        f"{here['processor']}, {here['cores']} cores, shared with other work. {CLIENTS} clients, values of 12 bits, "
+        "one buffer; a server, a witness, a key holder, two processes of clients, kept from buffer to buffer. Objects "
+        f"and processes take turns, {turns} of them: medians, lowest and highest in brackets. Ratios are those of "
+        "turns. Time by the clock depends on what else the machine does, and processes can use two cores at once.",
+        "",
+        "| suite | values | objects, s by the clock | processes, s by the clock | ratio | ratio of processor time |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, size in {(name, size): None for name, size, _ in costs}:
+        objects, processes = costs[name, size, False], costs[name, size, True]
+        ratios = [[a[part] / b[part] for a, b in zip(processes, objects, strict=True)] for part in (0, 1)]
+        clocks = [spread([one[0] for one in found]) for found in (objects, processes)]
+        lines.append(f"| `{name}` | {size:,} | {' | '.join([*clocks, *map(spread, ratios)])} |")
+    lines += [
+        "",
+        f"The first opening of a run starts the processes and imports what they need: {start:.1f} s here. The most "
+        "memory of each, in MB: " + ", ".join(f"{name} {kilo / 1000:.0f}" for name, kilo in sorted(peak.items())) + ".",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def spread(found: list[float]) -> str:
+    return f"{median(found):.2g} ({min(found):.2g} to {max(found):.2g})"
+
+
 PARTIES = ("clients", "server", "witness", "key holder")
 
 
@@ -276,12 +362,14 @@ def main() -> None:
     parser.add_argument("--values", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--apart", action="store_true", help="instead: parties that are processes beside objects")
     parser.add_argument("--exact", action="store_true", help="instead: whether large sums are exact, by every suite")
     chosen = parser.parse_args()
     if chosen.exact:
         exact()
         return
-    text = page(measured(chosen.values, chosen.turns), chosen.values, chosen.turns)
+    size, turns = chosen.values, chosen.turns
+    text = apart(size, turns) if chosen.apart else page(measured(size, turns), size, turns)
     if chosen.report:
         chosen.report.write_text(text, encoding="utf-8")
     print(text)

@@ -23,10 +23,10 @@ What differs from print, and why:
   most so many of the others are bad.
 
 Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
-suite of ``fuaudit.secure``, whose parties are objects, and changes no bit of what is delivered. Behind ``quantise``
-rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum are. Else
-they are added in the order of places. A suite is not asked for the sum of a buffer in which a row is not finite: whole
-numbers cannot hold it.
+suite of ``fuaudit.secure``, whose parties are objects or processes, and changes no bit of what is delivered. Behind
+``quantise`` rows are whole numbers of a power of two, and sums are exact in any order, as those of a cryptographic sum
+are. Else they are added in the order of places. A suite is not asked for the sum of a buffer in which a row is not
+finite: whole numbers cannot hold it.
 
 Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
 of s tells is not hidden, nor is what a member of a buffer of two can subtract.
@@ -173,10 +173,10 @@ class SecureSum:
         ends = [*accumulate(sizes(len(places), self.size))]
         return [tuple(sorted(places[p] for p in order[a:b])) for a, b in pairwise([0, *ends])]
 
-    def secured(self, suite: str, before: Sequence[object], books: Books) -> SecuredSum:
+    def secured(self, suite: str, before: Sequence[object], books: Books, apart: bool) -> SecuredSum:
         """The same with sums by a suite; ``before`` are the client stages in front of it.
 
-        ``books`` is what its parties remember, and who keeps their messages.
+        ``books`` is what its parties remember, and who keeps their messages; they are objects, or processes ``apart``.
 
         Raises:
             UsageError: rows are no whole numbers there, or there is no such suite, or none for such buffers.
@@ -192,7 +192,7 @@ class SecureSum:
             raise UsageError(
                 f"the suite {suite!r} opens no buffer of {self.size} from 2 rows on", "Take a smallest of 3 or more."
             )
-        made = Suite(suite, most=2 * self.size - 1)
+        made = Suite(suite, most=2 * self.size - 1, apart=apart)
         made.start()
         own = (self.size, self.smallest, self.byzantine)
         return SecuredSum(*own, suite=made, numbers=before[-1], books=books)

@@ -14,9 +14,10 @@ from secure_parties import Parties, rows_of
 from fuaudit.errors import UsageError
 from fuaudit.secure import bfv, shamir, terms
 from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.silence import STEPS
 from fuaudit.secure.slots import packed, unpacked, weighted
 from fuaudit.secure.streams import below
-from fuaudit.secure.suites import SCARY, STEPS, Books, Suite
+from fuaudit.secure.suites import SCARY, Books, Suite
 from fuaudit.secure.terms import RINGS, SLOTS, layout_of
 
 EXACT = ("bfv+mask", "bfv", "mask", "plain")

@@ -18,7 +18,7 @@ from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_of
 from fuaudit.secure.messages import STEPS, Identity, Message, list_digest
 from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.recheck import added_here
+from fuaudit.secure.recheck import added_apart
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.terms import Lot, coordinates_digest
 from fuaudit.secure.transcript import Entry
@@ -296,7 +296,7 @@ def forged(made, sent, members=None, sums=None, total=None, witnessed=None):
     terms = told(messages)[1]
     if total is None:
         summands = {one.sender: ciphertexts_of(one, terms)[1] for one in sent}
-        total = Total(tuple(summands), tuple(added_here(summands, terms.layout.ring)))
+        total = Total(tuple(summands), tuple(added_apart(summands, terms.layout.ring)))
     members = total.members if members is None else members
     own = made.signers
     sums = np.zeros(COLUMNS, dtype=np.int64) if sums is None else sums

@@ -39,6 +39,11 @@ NOT_HERE = (
 )
 
 
+apart_option = click.option(
+    "--apart", is_flag=True, help="With --secure: the parties are processes of their own, and each has its own secrets."
+)
+
+
 @click.command()
 @click.argument("config", type=Folder)
 @click.option("--out", type=Folder, help="Folder to write; default runs/<name of the config>.")
@@ -57,6 +62,7 @@ NOT_HERE = (
     help="Make the sums of the transport secure-sum by this suite, each party an object of its own; no bit of the run "
     "depends on it but its name in the ledger.",
 )
+@apart_option
 @output_options
 def train(
     config: Path,
@@ -67,6 +73,7 @@ def train(
     promise: Path | None,
     beacon: str | None,
     secure: str | None,
+    apart: bool,
     output: Output,
 ) -> None:
     """Train a federation from CONFIG (TOML) and save the run."""
@@ -93,6 +100,7 @@ def train(
             beacon=beacon,
             baseline=lambda number, share: constant.append((number, share)),
             secure=secure,
+            apart=apart,
         )
     done = f"trained {counted(run.rounds_executed, 'round')}"
     describe(run, output, done, constant, after_training(run, data))
@@ -211,8 +219,9 @@ def unlearn(
 @click.argument("run", type=ARun)
 @data_option
 @click.option("--parent", type=ARun, help="The parent's folder; default: beside the run.")
+@apart_option
 @output_options
-def resume(run: Path, data: Path | None, parent: Path | None, output: Output) -> None:
+def resume(run: Path, data: Path | None, parent: Path | None, apart: bool, output: Output) -> None:
     """Finish the interrupted training or unlearning in RUN."""
     from fuaudit.runs.run import require_begun
 
@@ -222,7 +231,7 @@ def resume(run: Path, data: Path | None, parent: Path | None, output: Output) ->
     from fuaudit.workflow.resume import resume as work
 
     with bars(output.silent) as progress, resumable(run, data, parent):
-        done = work(run, data, parent, progress=progress)
+        done = work(run, data, parent, progress=progress, apart=apart)
     describe(done, output, "finished", following=() if done.is_child else after_training(done, data))
 
 

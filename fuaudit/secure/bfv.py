@@ -105,6 +105,12 @@ def encrypted(context: Context, slots: Ints, ring: Plaintexts) -> list[bytes]:
     return [tenseal.bfv_vector(context, row).serialize() for row in centred.tolist()]
 
 
+@cache
+def specimen(ring: Plaintexts) -> bytes:
+    """A ciphertext of zeros under a key that nobody has kept."""
+    return encrypted(new_keys(ring), np.zeros((1, SLOTS), dtype=np.int64), ring)[0]
+
+
 def parsed(context: Context, ciphertext: bytes) -> Ciphertext:
     """A ciphertext of all slots. RefusedError for bytes that are none."""
     import tenseal

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fuaudit.secure import bfv, pairs
+from fuaudit.secure.adder import Adder, adder_of
 from fuaudit.secure.messages import (
     DIGEST_BYTES,
     ID_BYTES,
@@ -238,45 +239,35 @@ def summands_of(sent: Sequence[Message], announced: Sequence[Message], terms: Te
     return summands
 
 
-def total_of(sent: Sequence[Message], announced: Sequence[Message], context: bfv.Context, terms: Terms) -> Total:
-    """The sum of what came, each client once. RefusedError as :func:`summands_of`, and for what is no ciphertext."""
+def total_of(sent: Sequence[Message], announced: Sequence[Message], adder: Adder, terms: Terms) -> Total:
+    """The sum of what came, added elsewhere. RefusedError as :func:`summands_of`, and for what is no ciphertext."""
     summands = summands_of(sent, announced, terms)
-    rows = [[_parsed(client, part, context) for part in parts] for client, parts in summands.items()]
-    return Total(tuple(summands), tuple(bfv.added(rows)))
-
-
-def _parsed(client: int, part: bytes, context: bfv.Context) -> bfv.Ciphertext:
-    try:
-        return bfv.parsed(context, part)
-    except RefusedError as error:
-        refused = error.args[0]
-    raise RefusedError(f"client {client}: {refused}", blamed=client)
+    return Total(tuple(summands), adder.sums(summands))
 
 
 class Server:
-    """The server: it adds ciphertexts, and has no key at all."""
+    """The server: it has ciphertexts added, and has no key at all."""
 
     def __init__(self, terms: Terms, keyless: bytes) -> None:
-        bfv.loaded(keyless, keyless=True)
-        self.terms, self._keyless = terms, keyless
+        self.terms, self._adder = terms, adder_of("server", keyless, terms.layout.ring)
 
     @forgetting
     def total(self, sent: Sequence[Message], announced: Sequence[Message] = ()) -> Total:
         """The sum of what came."""
-        return total_of(sent, announced, bfv.loaded(self._keyless, keyless=True), self.terms)
+        return total_of(sent, announced, self._adder, self.terms)
 
 
 class Witness:
-    """The witness: it adds again, and signs a sum once for each buffer of a round. It has no key that opens."""
+    """The witness: it has them added again, and signs one sum for each buffer of a round. It has no key that opens."""
 
     def __init__(self, terms: Terms, keyless: bytes, identity: Identity, once: Once) -> None:
-        bfv.loaded(keyless, keyless=True)
-        self.terms, self._keyless, self._identity, self._once = terms, keyless, identity, once
+        self.terms, self._identity, self._once = terms, identity, once
+        self._adder = adder_of("witness", keyless, terms.layout.ring)
 
     @forgetting
     def signature(self, sent: Sequence[Message], total: Total, announced: Sequence[Message] = ()) -> Message:
         """Its signed digest of the server's sum, if that is the sum of the messages of these clients, each once."""
-        if total_of(sent, announced, bfv.loaded(self._keyless, keyless=True), self.terms) != total:
+        if total_of(sent, announced, self._adder, self.terms) != total:
             raise RefusedError("the server's sum is not that of the clients' messages", "Do not open it.")
         self._once.require_first(self.terms.round, self.terms.buffer)
         return Message.signed("witness", WITNESS, total.said(self.terms), self.terms, self._identity)

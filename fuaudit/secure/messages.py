@@ -92,11 +92,19 @@ class Identity:
         self._key: Ed25519PrivateKey | None = made
         self.public = made.public_key().public_bytes_raw().hex()
 
+    @property
+    def private(self) -> bytes:
+        """The key itself, 32 bytes."""
+        return self._held().private_bytes_raw()
+
     def signature(self, said: bytes) -> bytes:
         """Of some bytes, 64 bytes."""
+        return self._held().sign(said)
+
+    def _held(self) -> Ed25519PrivateKey:
         if self._key is None:
             raise RefusedError("a party's round has ended, and its keys are gone", "Start the buffer anew.")
-        return self._key.sign(said)
+        return self._key
 
     def end(self) -> None:
         """Drop the key."""

@@ -19,6 +19,7 @@ import numpy as np
 from fuaudit.draws.chains import back
 from fuaudit.errors import FuauditError, UsageError, nearest
 from fuaudit.secure import bfv, plain
+from fuaudit.secure.adder import adder_of
 from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
 from fuaudit.secure.masked import MaskServer, came_of
@@ -125,10 +126,9 @@ class Checked:
     cannot: tuple[str, ...]
 
 
-def added_here(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
-    """The sums of ciphertexts, parsed in this process."""
-    context = bfv.loaded(keyless(ring), keyless=True)
-    return bfv.added([[bfv.parsed(context, part) for part in parts] for parts in summands.values()])
+def added_apart(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
+    """The sums of ciphertexts, read and added by a confined process: whoever made a transcript can write any bytes."""
+    return adder_of("checker", keyless(ring), ring).sums(summands)
 
 
 @cache
@@ -137,7 +137,7 @@ def keyless(ring: Plaintexts) -> bytes:
     return bfv.keyless_part(bfv.new_keys(ring))
 
 
-def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_here) -> Checked:
+def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apart) -> Checked:
     """What a transcript shows.
 
     Args:

@@ -2,39 +2,33 @@
 
 All give the same sums. What differs is who could have seen a row (docs/secure-aggregation.md has a table). Here all
 parties are objects of one process, and a round is played between them: it shows sums and costs, and hides nothing from
-whoever runs it.
+whoever runs it. ``apart`` makes them processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import cached_property
 
 import numpy as np
 
 from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
+from fuaudit.secure.apart import Apart
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
 from fuaudit.secure.envelope import REASON_BYTES, terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
-from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, named, require_enough
+from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
 from fuaudit.secure.names import ANSWERS, HOLDER, SCARY, WITNESS
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError, forgetting
+from fuaudit.secure.silence import NOBODY, ORDER, is_here, unanswered
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
-
-STEPS = ("announce", "share", "send", "unmask")
-"""From which a client can be silent, in their order."""
-
-ORDER = (*STEPS, "witness", "receipt")
-"""The same, also of witness and key holder."""
-
-NOBODY: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass
@@ -53,6 +47,29 @@ class Books:
     def client(self, number: int) -> Once:
         """That of a client."""
         return self.clients.setdefault(number, Once())
+
+    @cached_property
+    def apart(self) -> Apart:
+        """The parties as processes, started when they are needed; they remember on top of what is here."""
+        return Apart()
+
+    def of(self, party: int) -> Once:
+        """That of a client, the witness or the key holder."""
+        return {WITNESS: self.witness, HOLDER: self.holder}.get(party) or self.client(party)
+
+    def end(self) -> None:
+        """End the processes, where there are some. They end with this object, too."""
+        if "apart" in vars(self):
+            self.apart.end()
+
+
+@contextmanager
+def _of_one_opening() -> Iterator[Books]:
+    books = Books()
+    try:
+        yield books
+    finally:
+        books.end()
 
 
 def remembered(messages: Iterable[Message]) -> Books:
@@ -86,6 +103,10 @@ Record = Callable[[Message], None]
 """Who is given every message of an opening, in the order in which they are sent."""
 
 
+def _nobody(_: Message) -> None:
+    """A record that nobody keeps."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """What a run that keeps a transcript brings to each opening.
@@ -108,10 +129,12 @@ class Suite:
     Attributes:
         name: "bfv+mask", "bfv", "mask" or "plain". CKKS is there to be attacked, under a name that says so.
         most: of how many clients the largest buffer is: 2 s - 1 where buffers have a size of s.
+        apart: whether the parties are processes of their own; else they are objects of this one. Sums are the same.
     """
 
     name: str = "bfv+mask"
     most: int = 8
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.name == "ckks-demo":
@@ -121,6 +144,8 @@ class Suite:
             )
         if self.name not in SUITES:
             raise UsageError(f"there is no suite {self.name!r}", nearest(self.name, SUITES))
+        if self.apart and self.name == SCARY:
+            raise UsageError(f"{SCARY} has no parties that could be processes")
         layout_of(2, self.most)
 
     def start(self) -> None:
@@ -183,6 +208,7 @@ class Suite:
             signing = signers or _new_signers(members, parties)
             keys = tuple(signing.clients[one].public for one in members)
             few = len(rows) if smallest is None else smallest
+            memory = parties.enter_context(_of_one_opening()) if books is None else books
             columns = rows.shape[1]
             terms = Terms(
                 self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(),
@@ -190,10 +216,10 @@ class Suite:
                 signing.witness.public if keyed else "", signing.holder.public if keyed else "",
             )  # fmt: skip
             play = Play(
-                terms, dict(zip(names, rows, strict=True)), signing, absent, books or Books(), parties,
-                record or (lambda _: None),
+                terms, dict(zip(names, rows, strict=True)), signing, absent, memory, parties,
+                record or _nobody,
             )  # fmt: skip
-            return play.played(SUITES[self.name])
+            return play.played(_apart if self.apart else SUITES[self.name])
 
 
 def _new_signers(members: Sequence[int], parties: ExitStack) -> Signers:
@@ -216,18 +242,12 @@ class Play:
 
     def here(self, step: str) -> list[int]:
         """Which clients are not silent yet."""
-        return [one for one in self.terms.members if self._is_here(one, step)]
+        return [one for one in self.terms.members if is_here(one, step, self.absent)]
 
     def require(self, party: int, step: str) -> None:
         """RefusedError where the witness or the key holder is silent."""
-        if not self._is_here(party, step):
-            raise RefusedError(
-                f"{named(party)} does not answer at step {step} of buffer {self.terms.buffer}",
-                "The buffer is discarded: without it no sum is told.",
-            )
-
-    def _is_here(self, party: int, step: str) -> bool:
-        return party not in self.absent or ORDER.index(step) < ORDER.index(self.absent[party])
+        if not is_here(party, step, self.absent):
+            raise unanswered(party, step, self.terms)
 
     def said(self, message: Message) -> Message:
         """A message, recorded."""
@@ -249,6 +269,12 @@ class Play:
             reason = str(error.args[0]).encode()[:REASON_BYTES]
             self.record(Message.unsigned("discard", reason.decode(errors="ignore").encode(), self.terms))
             raise
+
+
+def _apart(play: Play) -> Opened:
+    """Any suite, played by processes."""
+    record = None if play.record is _nobody else play.record
+    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, play.books, record)
 
 
 def _plain(play: Play) -> Opened:

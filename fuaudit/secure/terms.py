@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from importlib.metadata import version
@@ -306,6 +306,15 @@ class Once:
 
     def __init__(self) -> None:
         self._done: set[tuple[int, ...]] = set()
+
+    @property
+    def done(self) -> tuple[tuple[int, ...], ...]:
+        """What was done, ascending."""
+        return tuple(sorted(self._done))
+
+    def remember(self, done: Iterable[Sequence[int]]) -> None:
+        """Take over what was done before."""
+        self._done |= set(map(tuple, done))
 
     def require_first(self, *what: int) -> None:
         """Remember; RefusedError where it was done before. A round, or a round and a buffer."""

@@ -111,10 +111,10 @@ class Transport(Protocol):
     ``rows_left(places, trained)`` says how many rows come at most, else one a participation, or one of two with samples
     as sums. ``buffers(places)`` is of a transport that puts so many participations into buffers by a uniform lot: how
     many are in each, and from how many rows on it opens. ``members(places, lot)`` of such a one says which clients, of
-    those at the places of a round, are in each sum. ``secured(suite, before, books)`` is a transport with the same
-    deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises
-    UsageError where it cannot; ``books`` is what its parties remember, and its ``suite`` and the ``bits`` of a value
-    can be read.
+    those at the places of a round, are in each sum. ``secured(suite, before, books, apart)`` is a transport with the
+    same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises
+    UsageError where it cannot; ``books`` is what its parties remember, ``apart`` says whether these are processes, and
+    its ``suite`` and the ``bits`` of a value can be read.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -295,8 +295,10 @@ class Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
-    def secured(self, suite: str, books: Books) -> Exchange:
-        """The same with sums by a suite of :mod:`fuaudit.secure`, whose parties remember by ``books``.
+    def secured(self, suite: str, books: Books, apart: bool = False) -> Exchange:
+        """The same with sums by a suite of :mod:`fuaudit.secure`, whose parties are objects, or processes ``apart``.
+
+        Who made ``books``, what the parties remember, ends them.
 
         Raises:
             UsageError: the transport adds up nothing, or rows are not whole numbers there.
@@ -306,7 +308,7 @@ class Exchange:
                 f"{called(self.transport)} has no sums that a suite could make",
                 'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
             )
-        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books)
+        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books, apart)
         return replace(self, transport=transport)
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:

@@ -40,8 +40,12 @@ def resume(
     data: Path | str | Dataset | None = None,
     parent: Path | None = None,
     progress: Progress = silent,
+    apart: bool = False,
 ) -> Run:
     """Finish the interrupted training or unlearning in a folder.
+
+    Args:
+        apart: whether the parties of a secure sum are processes; it need not be as it was before the break.
 
     Raises:
         UsageError: the run is complete already.
@@ -78,12 +82,12 @@ def resume(
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
             require_next_secrets(unfinished, above)
-            return carry_out(writer, ready, above, unfinished.plan, progress)
+            return carry_out(writer, ready, above, unfinished.plan, progress, apart=apart)
         writer.record_platform(Platform.here(ready, done))
         books = Books()
         keep_messages(books, writer, unfinished.plan)
-        sums = secured(ready, suite_of(ledger), books)
-        return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
+        with secured(ready, suite_of(ledger), books, apart) as sums:
+            return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
 
 
 def remove_torn(folder: Path) -> None:

@@ -7,6 +7,8 @@ round add up to the sum of all rows, whoever was in which. So such rounds are re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from fuaudit.declared import offers
@@ -30,14 +32,31 @@ from fuaudit.workflow.transcripts import kept
 from fuaudit.workflow.writer import RunWriter
 
 
-def secured(ready: Setup, suite: str | None, books: Books) -> Setup:
-    """A setup whose sums a suite makes, whose parties remember by ``books``; the same where there is none.
+@contextmanager
+def secured(ready: Setup, suite: str | None, books: Books, apart: bool = False) -> Iterator[Setup]:
+    """A setup whose sums a suite makes; the same where there is none. Its parties end behind the block.
+
+    Args:
+        books: what its parties remember.
+        apart: whether they are processes of their own.
 
     Raises:
         UsageError: the transport has no such sums, rows are not whole numbers, or not every round is stored.
     """
+    if suite is None and apart:
+        raise UsageError("parties apart are those of a suite, and none is named", "Say which with --secure SUITE.")
     if suite is None:
-        return ready
+        yield ready
+        return
+    _require_fitting(ready, suite)
+    exchange = ready.procedure.exchange.secured(suite, books, apart)
+    try:
+        yield replace(ready, procedure=replace(ready.procedure, exchange=exchange))
+    finally:
+        books.end()
+
+
+def _require_fitting(ready: Setup, suite: str) -> None:
     if suite not in EXACT:
         raise UsageError(f"there is no suite {suite!r} for training", nearest(suite, EXACT))
     if ready.config.run.checkpoint_every != 1:
@@ -45,7 +64,6 @@ def secured(ready: Setup, suite: str | None, books: Books) -> Setup:
             f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",
             "Say checkpoint_every = 1 under [run]: a round that is not stored would be opened again after a break.",
         )
-    return replace(ready, procedure=replace(ready.procedure, exchange=ready.procedure.exchange.secured(suite, books)))
 
 
 def keep_messages(books: Books, writer: RunWriter, plan: Plan) -> None:

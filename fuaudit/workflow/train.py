@@ -53,6 +53,7 @@ def train(
     beacon: str | None = None,
     baseline: Any = None,
     secure: str | None = None,
+    apart: bool = False,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -69,6 +70,7 @@ def train(
         baseline: called with the most common class of the test rows, and its share of them.
         secure: the suite of :mod:`fuaudit.secure` that makes the sums; its name stands in the ledger, and nothing else
             in the run depends on it.
+        apart: whether its parties are processes of their own; else they are objects of this one.
 
     Raises:
         UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
@@ -79,21 +81,21 @@ def train(
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
     books = Books()
-    sums = secured(ready, secure, books)
-    if secure is not None:
-        places = ready.learner.law.places(prepared.first.common.original.of_laws)
-        require_unpublished(ready.procedure.exchange, places, secure)
-    require_memory(ready, prepared.first.common.original)
-    require_space(out, size_of_run(ready, prepared.first.common.original))
-    platform = Platform.here(ready, 0)
-    if announce:
-        announce(prepared.first.common.commitment)
-    if baseline:
-        baseline(*commonest(ready.dataset.test_targets))
-    with claimed(out):
-        writer = prepared.begin(out, platform, secure)
-        keep_messages(books, writer, prepared.plan)
-        return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
+    with secured(ready, secure, books, apart) as sums:
+        if secure is not None:
+            places = ready.learner.law.places(prepared.first.common.original.of_laws)
+            require_unpublished(ready.procedure.exchange, places, secure)
+        require_memory(ready, prepared.first.common.original)
+        require_space(out, size_of_run(ready, prepared.first.common.original))
+        platform = Platform.here(ready, 0)
+        if announce:
+            announce(prepared.first.common.commitment)
+        if baseline:
+            baseline(*commonest(ready.dataset.test_targets))
+        with claimed(out):
+            writer = prepared.begin(out, platform, secure)
+            keep_messages(books, writer, prepared.plan)
+            return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 
 
 @dataclass(frozen=True)

@@ -233,11 +233,17 @@ def _refuse(doubts: Sequence[str]) -> None:
 
 
 def carry_out(
-    writer: RunWriter, ready: Setup, parent: Run, plan: Plan, progress: Progress, draws: Sequence[PlannedDraws] = ()
+    writer: RunWriter,
+    ready: Setup,
+    parent: Run,
+    plan: Plan,
+    progress: Progress,
+    draws: Sequence[PlannedDraws] = (),
+    apart: bool = False,
 ) -> Run:
     """Compute the models of a child run whose plan is written, and seal it; also the second half of a resume.
 
-    ``draws``: of stages, for the self-test; by default those of the run.
+    ``draws``: of stages, for the self-test; by default those of the run. ``apart`` as in ``train``.
     """
     if is_editor(writer.run.unlearner):
         record_request(writer, parent)
@@ -245,8 +251,8 @@ def carry_out(
     keep_rounds(writer, ready, parent, plan)
     books = Books()
     keep_messages(books, writer, plan)
-    sums = secured(ready, suite_of(writer.ledger), books)
-    return finish(writer, sums, plan, plan.law.rounds, progress, draws=draws)
+    with secured(ready, suite_of(writer.ledger), books, apart) as sums:
+        return finish(writer, sums, plan, plan.law.rounds, progress, draws=draws)
 
 
 def keep_rounds(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> None:
