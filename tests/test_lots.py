@@ -455,7 +455,7 @@ def test_where_nobody_signs_there_is_no_list(fuaudit, tiny, tmp_path, quick):
 def test_findings_name_the_option(run, tmp_path, quick):
     (tmp_path / "roster.txt").write_text("\n".join(lines_of(run)))
     result = verify(run, quick, data=tiny_dataset(), budget=0, save=False, roster=tmp_path / "roster.txt")
-    assert ["--roster", "ROSTER"] == result.context["arguments"][:2]
+    assert result.context["arguments"][:2] == ["--roster", "ROSTER"]
 
 
 def test_a_list_holds_after_a_prune_and_not_for_a_redacted_run(fuaudit, run, tmp_path, quick):
