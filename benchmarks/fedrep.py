@@ -601,7 +601,8 @@ def page(found: Found, scale: Scale) -> str:
         "",
         f"{len(found)} of {len(CELLS)} cells were run, and {len(missing)} were not. Scale: {scale}. The command says "
         "what differs from the paper. Accuracy on the test rows in percent; models are stored once an epoch, and best "
-        "is the best of these, as in print. Rates were chosen on clean runs.",
+        "is the best of these, as in print. Rates were chosen on clean runs. Cells were run on several states of "
+        "this version, whose lots of buffers differ in bits and not in law.",
         "",
         *(f"Machine: {machine}" for machine in machines),
         "",
