@@ -10,7 +10,7 @@ for one draw, with the same bits (tested).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -27,19 +27,38 @@ _WORD = 1 << 64
 Ids = NDArray[np.int64]
 
 
+def _prefixed(*texts: str) -> bytes:
+    """Texts one after the other, each with its length before it."""
+    data = [text.encode() for text in texts]
+    return b"".join(len(one).to_bytes(8, "little") + one for one in data)
+
+
 def derive(key: bytes, label: str, *parts: str) -> bytes:
     """A key of 32 bytes from another: BLAKE2b keyed by ``key`` over length-prefixed text."""
-    hasher = hashlib.blake2b(key=key, digest_size=32, person=b"fuaudit keys")
-    for text in (label, *parts):
-        data = text.encode()
-        hasher.update(len(data).to_bytes(8, "little") + data)
-    return hasher.digest()
+    return derivation(key, label)(*parts)
+
+
+def derivation(key: bytes, label: str) -> Callable[..., bytes]:
+    """:func:`derive` under one key and label, as a function of the parts: many keys share the beginning."""
+    begun = hashlib.blake2b(_prefixed(label), key=key, digest_size=32, person=b"fuaudit keys")
+
+    def derived(*parts: str) -> bytes:
+        hasher = begun.copy()
+        hasher.update(_prefixed(*parts))
+        return hasher.digest()
+
+    return derived
+
+
+def digest_of_purpose(secret: bytes, purpose: Purpose) -> bytes:
+    """The Philox key of one purpose under a secret of 32 bytes, as 16 bytes: two words, the lowest byte first."""
+    return hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
 
 
 @lru_cache(maxsize=4096)
 def philox_key(secret: bytes, purpose: Purpose) -> tuple[int, int]:
     """The 128-bit Philox key of one purpose under a secret of 32 bytes."""
-    digest = hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
+    digest = digest_of_purpose(secret, purpose)
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 

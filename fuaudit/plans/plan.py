@@ -372,6 +372,10 @@ class Routed(PlanDraws):
         segments = self.plan.streams[STREAM_OF[at.purpose]]
         return segments[0] if len(segments) == 1 else segment_at(segments, at.position)
 
+    def source(self, at: Address) -> Draws:
+        """The source in force at an address."""
+        return self.plan.sources[self._segment(at).source]
+
     def _route(self, at: Address) -> tuple[Draws, Address]:
         if not is_address(at):  # a key and a proof would answer otherwise
             name = type(self.plan.law).__name__
