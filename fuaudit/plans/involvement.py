@@ -50,7 +50,7 @@ def involvements(plans: Sequence[Plan], request: Request, cohorts: Ids | None = 
 
 
 def foreseeing(plans: Sequence[Plan], request: Request, cohorts: Ids | None = None) -> tuple[list[Plan], Ids, Ids]:
-    """The same plans with first involvement of ``request`` known, and its rounds and steps: see :func:`involvements`."""
+    """The same plans with first involvement of ``request`` known; rounds and steps as in :func:`involvements`."""
     rounds, steps = involvements(plans, request, cohorts)
     positions = zip(rounds.tolist(), steps.tolist(), strict=True)
     return [knowing(plan, request, Position(*at)) for plan, at in zip(plans, positions, strict=True)], rounds, steps

@@ -1,4 +1,4 @@
-"""Many plans in arrays: one law, one history of populations, a column of sources a segment number, few lists of segments.
+"""Many plans in arrays: one law, one history of populations, columns of sources, and few lists of segments.
 
 Plans that were rewritten alike share their segments. So what is kept a plan is its number, and who needs a plan by
 itself gets it made.
