@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.draws.address import Position, Purpose
-from fuaudit.draws.keyed import Keyed, derivation, digest_of_purpose
+from fuaudit.draws.keyed import Keyed, derivation, digest_of_purpose, prefixed
 from fuaudit.draws.philox import Words
 from fuaudit.draws.protocol import Draws
 from fuaudit.draws.recorded import Recorded
@@ -46,14 +46,15 @@ class Derived(Sequence[Draws]):
         return {}
 
     @cached_property
-    def _derive(self) -> Any:
-        return derivation(self.key, self.label)
+    def _derive(self) -> tuple[Callable[[bytes], bytes], bytes]:
+        return derivation(self.key, self.label), prefixed(*self.parts)
 
     def secret(self, place: int) -> bytes:
         """The secret of the source at a place, 32 bytes."""
         if (known := self._secrets.get(place)) is not None:
             return known
-        return self._secrets.setdefault(place, self._derive(str(self.numbers[place]), *self.parts))
+        derived, rest = self._derive
+        return self._secrets.setdefault(place, derived(prefixed(str(self.numbers[place])) + rest))
 
     def kinds(self) -> set[type]:
         """The classes of the sources."""
@@ -129,8 +130,3 @@ def keys_at(
             at, inverse = np.unique(np.stack([round_number[here], step[here]]), axis=1, return_inverse=True)
             words[here] = source.words(purpose, [Position(r, e) for r, e in at.T.tolist()])[inverse.reshape(-1)]
     return words, recorded
-
-
-def each(column: Column) -> Iterator[Draws]:
-    """The sources in order."""
-    return (column[place] for place in range(len(column)))

@@ -28,24 +28,24 @@ _WORD = 1 << 64
 Ids = NDArray[np.int64]
 
 
-def _prefixed(*texts: str) -> bytes:
+def prefixed(*texts: str) -> bytes:
     """Texts one after the other, each with its length before it."""
     data = [text.encode() for text in texts]
-    return b"".join(len(one).to_bytes(8, "little") + one for one in data)
+    return b"".join([len(one).to_bytes(8, "little") + one for one in data])
 
 
 def derive(key: bytes, label: str, *parts: str) -> bytes:
     """A key of 32 bytes from another: BLAKE2b keyed by ``key`` over length-prefixed text."""
-    return derivation(key, label)(*parts)
+    return derivation(key, label)(prefixed(*parts))
 
 
-def derivation(key: bytes, label: str) -> Callable[..., bytes]:
-    """:func:`derive` under one key and label, as a function of the parts: many keys share the beginning."""
-    begun = hashlib.blake2b(_prefixed(label), key=key, digest_size=32, person=b"fuaudit keys")
+def derivation(key: bytes, label: str) -> Callable[[bytes], bytes]:
+    """:func:`derive` under one key and label, as a function of the other texts: many keys share the beginning."""
+    begun = hashlib.blake2b(prefixed(label), key=key, digest_size=32, person=b"fuaudit keys")
 
-    def derived(*parts: str) -> bytes:
+    def derived(rest: bytes) -> bytes:
         hasher = begun.copy()
-        hasher.update(_prefixed(*parts))
+        hasher.update(rest)
         return hasher.digest()
 
     return derived
