@@ -275,3 +275,51 @@ def test_without_numba_the_array_form_stays(monkeypatch):
         assert np.array_equal(Stack(plans_of(9)).cohorts()[0], expand(plans_of(9)[0]).cohorts[0])
     finally:
         philox.compiled.cache_clear()
+
+
+def dealt_one_by_one(self, labels, draws):
+    classes = np.unique(labels)
+    pools = [draws.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]
+    hands = []
+    for _ in range(self.clients):
+        mixture = draws.dirichlet(np.full(len(classes), self.concentration)) + 1e-12
+        hand = []
+        for _ in range(len(labels) // self.clients):
+            left = mixture * np.array([bool(pool) for pool in pools])
+            place = int(np.searchsorted(np.cumsum(left), draws.random() * left.sum(), side="right"))
+            hand.append(pools[min(place, int(np.flatnonzero(left)[-1]))].pop())
+        hands.append(hand)
+    return hands
+
+
+@pytest.mark.parametrize("concentration", [0.01, 0.5, 100.0])
+@pytest.mark.parametrize("clients", [1, 7, 60])
+def test_dirichlet_deals_as_one_row_after_another(clients, concentration, monkeypatch):
+    """All rows are dealt where they divide, so classes are used up on the way."""
+    from fuaudit.data import partition
+    from fuaudit.data.partition import Dirichlet
+
+    monkeypatch.setattr(partition, "CELLS", 64)  # and tables are cut
+
+    for seed in range(4):
+        labels = np.random.default_rng(seed).integers(0, 5, 420) * 3
+        plugin = Dirichlet(clients, concentration)
+        found = plugin.deal(labels, np.random.Generator(np.random.Philox(seed)))
+        assert found == dealt_one_by_one(plugin, labels, np.random.Generator(np.random.Philox(seed)))
+
+
+def test_ledgers_that_grow_share_what_they_hold():
+    from fuaudit.runs.ledger import Events
+
+    first = Events([{"event": "a"}])
+    second, other = first.with_one({"event": "b"}), first.with_one({"event": "c"})
+    assert (first, second, other) == (
+        ({"event": "a"},), ({"event": "a"}, {"event": "b"}), ({"event": "a"}, {"event": "c"}),
+    )  # fmt: skip
+    assert second.with_one({"event": "d"})[0] is second[0]
+    assert (second[-1], second[1:], [*first], first[-5:]) == (
+        {"event": "b"}, ({"event": "b"},), [{"event": "a"}], ({"event": "a"},),
+    )  # fmt: skip
+    with pytest.raises(IndexError):
+        first[1]
+    assert second != other

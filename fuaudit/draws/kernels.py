@@ -22,7 +22,7 @@ HALF = np.uint64(32)
 ONE, FOUR, LARGEST = np.uint64(1), np.uint64(4), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _high(typing: Any, a: Any, b: Any) -> Any:
     """The high word of a product: one instruction of the processor, which numba has no name for."""
 

@@ -13,7 +13,7 @@ the plans of one cut have in common. So what it makes of one it makes of all. Th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def by_first_involvement(unlearner: object) -> bool:
     return said and says(unlearner, WORD) is True
 
 
-class Closed(Draws):
+class Closed:
     """Draws that answer nothing: whoever asks is refused."""
 
     def __init__(self, name: str) -> None:
@@ -102,7 +102,7 @@ class Carrier:
         """The streams of all plans with these streams in which the request is first involved there."""
         key = id(plans.law), *map(id, plans.populations), key_of(streams), first
         if (known := self._made.get(key)) is None:
-            closed = Closed(self.name)
+            closed = cast(Draws, Closed(self.name))
             plan = Plan(plans.law, plans.populations, (closed,) * len(plans.columns), streams)
             new = self._rewritten(plan, closed, first)
             if isinstance(new.sources[-1], Recorded):

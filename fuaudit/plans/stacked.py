@@ -171,9 +171,7 @@ class Stack:
         for number, column in enumerate(self.plans.columns):
             if len(where := np.flatnonzero(source == number)):
                 words[where], recorded[where] = keys_at(column, purpose, run[where], round_number[where], step[where])
-        found = words[:, 0], words[:, 1], version, recorded
-        first, second, version, recorded = (a.reshape(shape) for a in found)
-        return first, second, version, recorded
+        return words[:, 0].reshape(shape), words[:, 1].reshape(shape), version.reshape(shape), recorded.reshape(shape)
 
     def blocks(self, places: int) -> Iterator[range]:
         """All rounds of the law, so many at a time that all plans have at most ``places`` places, or one round."""
@@ -317,6 +315,5 @@ class Stack:
 
 def isin(ids: Ids, wanted: Sequence[int]) -> NDArray[np.bool_]:
     """Which ids, or places of none, are among some ids: one comparison for one, which is what is asked mostly."""
-    if len(wanted) == 1:
-        return ids == wanted[0]
-    return np.isin(ids, wanted)
+    found: NDArray[np.bool_] = ids == wanted[0] if len(wanted) == 1 else np.isin(ids, wanted)
+    return found
