@@ -40,8 +40,8 @@ PAGE_TEXT = """\
 
 {machine}, numba {numba}. {turns} turns, each measurement in a process of its own; PYTHON is that of fuaudit at \
 {commit}. Ratios are those of processor time within turns: medians, and in brackets the lowest and the highest. \
-Numbers read off the plans were equal in every turn. The setting is MNIST as FATS has it: 300 clients of 200 samples, 5 a round, 30 \
-rounds, 10 steps of 10. One process on one core; the load of the machine was {load}.
+Numbers read off the plans were equal in every turn. The setting is MNIST as FATS has it: 300 clients of 200 samples, \
+5 a round, 30 rounds, 10 steps of 10. One process on one core; the load of the machine was {load}.
 
 | {plans:,} plans | before: microseconds a plan | times faster, NumPy alone | times faster, compiled | MB above \
 import: before, NumPy, compiled |
@@ -58,7 +58,7 @@ seconds of processor time ({first_time} where nothing was cached yet), and {load
 {many} plans, of 1,000 clients, 100 a round and up to {rounds:,} rounds. One sample is forgotten; plans are drawn, \
 rewritten and scored.
 
-| places of a plan: rounds times cohort | nanoseconds a place, NumPy alone | MB above import | before: nanoseconds | MB |
+| places of a plan: rounds times cohort | nanoseconds a place, NumPy alone | MB above import | before: the same | MB |
 |---|---|---|---|---|
 {curve}
 
