@@ -1,8 +1,8 @@
 """How fast plans are drawn, rewritten and scored, against an earlier fuaudit: writes ``docs/results/plan-speed.md``.
 
-    python benchmarks/plan_speed.py --before PYTHON        PYTHON runs the fuaudit to compare with; twenty minutes
+    python benchmarks/plan_speed.py --before PYTHON        PYTHON runs the fuaudit to compare with
 
-Every measurement is a process of its own, so that its peak memory is known; the ways take turns. Both sides read the
+Each way is a process of its own, so that its peak memory is known; they take turns. Both sides read the
 same numbers off the same plans: digests are compared. Ratios are of processor time in one turn. Each turn also times a
 plain training loop, so that figures of two machines can be put beside each other.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -32,16 +31,17 @@ WORKS = {
 PLACES = (10_000, 100_000, 1_000_000)
 MANY = 4
 KEY = bytes(32)
+Rows = dict[tuple[str, str], list[dict[str, Any]]]
 
 PAGE_TEXT = """\
 # How fast plans are drawn, rewritten and scored
 
     python benchmarks/plan_speed.py --before PYTHON
 
-{machine}, numba {numba}. {turns} turns, each measurement in a process of its own; PYTHON is that of fuaudit at \
+{machine}, numba {numba}. {turns} turns of three processes, one a way; PYTHON is that of fuaudit at \
 {commit}. Ratios are those of processor time within turns: medians, and in brackets the lowest and the highest. \
 Numbers read off the plans were equal in every turn. The setting is MNIST as FATS has it: 300 clients of 200 samples, \
-5 a round, 30 rounds, 10 steps of 10. One process on one core; the load of the machine was {load}.
+5 a round, 30 rounds, 10 steps of 10. One core; the load of the machine was {load}.
 
 | {plans:,} plans | before: microseconds a plan | times faster, NumPy alone | times faster, compiled | MB above \
 import: before, NumPy, compiled |
@@ -50,7 +50,7 @@ import: before, NumPy, compiled |
 
 In the time that the compiled way takes for {plans:,} plans with one sample, a plain loop of PyTorch trains {loop} \
 steps of the MNIST network with batches of 10; before it was {loop_before}. Loading the compiled part took {load_time} \
-seconds of processor time ({first_time} where nothing was cached yet), and {load_memory} MB. It is loaded after \
+seconds of processor time, and {load_memory} MB. It is loaded after \
 3,000,000 blocks in arrays, which take about as long.
 
 ## Plans of many places
@@ -58,8 +58,8 @@ seconds of processor time ({first_time} where nothing was cached yet), and {load
 {many} plans, of 1,000 clients, 100 a round and up to {rounds:,} rounds. One sample is forgotten; plans are drawn, \
 rewritten and scored.
 
-| places of a plan: rounds times cohort | nanoseconds a place, NumPy alone | MB above import | before: the same | MB |
-|---|---|---|---|---|
+| places of a plan: rounds times cohort | before: nanoseconds a place | MB | NumPy alone | MB | compiled | MB |
+|---|---|---|---|---|---|---|
 {curve}
 
 Memory is bounded by `PLACES` in `fuaudit/plans/stacked.py`: rounds are drawn some at a time where a plan has more.
@@ -95,29 +95,45 @@ def digest(found: Any) -> str:
     return sha256(b"".join(p.tobytes() if hasattr(p, "tobytes") else repr(p).encode() for p in parts)).hexdigest()
 
 
-def peak() -> float:
-    """The most memory of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def memory_of(line: str) -> float:
+    """A line of what Linux says of this process, in MB: ``VmRSS`` is held now, ``VmHWM`` was held at most."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(row for row in lines if row.startswith(line)).split()[1]) / 1024
 
 
-def child(way: str, name: str, plans: int) -> dict[str, Any]:
+def child(name: str, plans: int) -> dict[str, Any]:
     """One measurement in this process."""
     if name == "loop":
         return {"seconds": loop()}
-    load, work = 0.0, work_of(name, plans)
-    if way != BEFORE:
-        from fuaudit.draws import philox
-
-        philox.PAYS = 10**18
-        if way == COMPILED:
-            started, philox.PAYS = time.process_time(), 0
-            assert philox.compiled() is not None, "numba is not installed"
-            work_of("simulate sample", 64)()  # what was cached is loaded at its first call
-            load = time.process_time() - started
-    before, started, wall = peak(), time.process_time(), time.perf_counter()
+    work = work_of(name, plans)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the most memory is counted anew
+    before, started = memory_of("VmRSS"), time.process_time()
     found = work()
-    spent, wall = time.process_time() - started, time.perf_counter() - wall
-    return {"seconds": spent, "wall": wall, "load": load, "above": peak() - before, "digest": digest(found)}
+    spent = time.process_time() - started
+    return {"seconds": spent, "above": memory_of("VmHWM") - before, "digest": digest(found)}
+
+
+def begun(way: str) -> dict[str, float]:
+    """What compiled code takes until it answers: processor seconds, and MB. Nothing elsewhere."""
+    work_of("simulate sample", 64)()
+    if way == BEFORE:
+        return {}
+    from fuaudit.draws import philox
+
+    philox.PAYS = 10**18 if way == ARRAYS else 0
+    held, started = memory_of("VmRSS"), time.process_time()
+    if way == COMPILED and philox.compiled() is None:
+        raise SystemExit("numba is not installed")
+    work_of("simulate sample", 64)()  # what was cached is loaded at its first call
+    return {"load": time.process_time() - started, "memory": memory_of("VmRSS") - held}
+
+
+def serve(way: str) -> None:
+    """Measure what the lines of standard input ask for, one after another."""
+    print(json.dumps(begun(way)), flush=True)
+    for line in sys.stdin:
+        name, plans = json.loads(line)
+        print(json.dumps(child(name, plans)), flush=True)
 
 
 def loop() -> float:
@@ -141,14 +157,26 @@ def loop() -> float:
     return time.process_time() - started
 
 
-def measured(python: str, way: str, name: str, plans: int) -> dict[str, Any]:
-    """One measurement by a process of its own."""
-    command = [python, str(Path(__file__).resolve()), "--child", way, name, "--plans", str(plans)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{way}, {name}: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Served:
+    """A process that measures one way. It is started once, so that turns are short."""
+
+    def __init__(self, python: str, way: str) -> None:
+        command = [python, str(Path(__file__).resolve()), "--serve", way]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.begun = self._answer()
+
+    def __call__(self, name: str, plans: int) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        print(json.dumps([name, plans]), file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("a measuring process ended")
+        found: dict[str, Any] = json.loads(line)
+        return found
 
 
 def spread(values: list[float], form: str = ".1f") -> str:
@@ -162,34 +190,38 @@ def main() -> None:
     parser.add_argument("--commit", default="642171c", help="what that is, for the page")
     parser.add_argument("--plans", type=int, default=PLANS)
     parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--child", nargs=2, metavar=("WAY", "WORK"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", metavar="WAY", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.child:
-        print(json.dumps(child(*given.child, given.plans)))
+    if given.serve:
+        serve(given.serve)
         return
     if not given.before:
         parser.error("give --before PYTHON")
     pythons = {BEFORE: given.before, ARRAYS: sys.executable, COMPILED: sys.executable}
-    first = measured(sys.executable, COMPILED, "simulate sample", 2048)["load"]
-    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    served = {way: Served(python, way) for way, python in pythons.items()}
+    rows: Rows = {}
     curves = [f"places {places}" for places in PLACES]
     for turn in range(given.turns):
         for name in (*WORKS, *curves, "loop"):
-            for way in pythons if name in WORKS else (BEFORE, ARRAYS) if name in curves else (ARRAYS,):
-                rows.setdefault((way, name), []).append(measured(pythons[way], way, name, given.plans))
+            for way in (ARRAYS,) if name == "loop" else pythons:
+                rows.setdefault((way, name), []).append(served[way](name, given.plans))
             found = {rows[way, name][-1].get("digest") for way in pythons if (way, name) in rows}
             if len(found) != 1:
                 raise SystemExit(f"{name}: the ways read other numbers")
         print(f"turn {turn + 1} of {given.turns}", flush=True)
-    PAGE.write_text(page(rows, curves, first, given), encoding="utf-8")
+    PAGE.write_text(page(rows, curves, served[COMPILED].begun, given), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
 
-def page(rows: dict[tuple[str, str], list[dict[str, Any]]], curves: list[str], first: float, given: Any) -> str:
+def page(
+    rows: dict[tuple[str, str], list[dict[str, Any]]], curves: list[str], begun: dict[str, float], given: Any
+) -> str:
     """The page of results."""
     from importlib.metadata import version
 
     from machine import hardware
+
+    ways = BEFORE, ARRAYS, COMPILED
 
     def seconds(way: str, name: str) -> list[float]:
         return [row["seconds"] for row in rows[way, name]]
@@ -206,12 +238,11 @@ def page(rows: dict[tuple[str, str], list[dict[str, Any]]], curves: list[str], f
     lines = [
         f"| {label} | {spread([1e6 * s / given.plans for s in seconds(BEFORE, name)], '.0f')} "
         f"| {spread(ratios(ARRAYS, name))} | {spread(ratios(COMPILED, name))} "
-        f"| {', '.join(memory(way, name) for way in (BEFORE, ARRAYS, COMPILED))} |"
+        f"| {', '.join(memory(way, name) for way in ways)} |"
         for name, label in WORKS.items()
     ]
     table = [
-        f"| {places:,} | {each(ARRAYS, name, places)} | {memory(ARRAYS, name)} "
-        f"| {each(BEFORE, name, places)} | {memory(BEFORE, name)} |"
+        f"| {places:,} | " + " | ".join(f"{each(way, name, places)} | {memory(way, name)}" for way in ways) + " |"
         for places, name in zip(PLACES, curves, strict=True)
     ]
     a_step = [s / LOOP_STEPS for s in seconds(ARRAYS, "loop")]
@@ -219,7 +250,6 @@ def page(rows: dict[tuple[str, str], list[dict[str, Any]]], curves: list[str], f
         way: spread([s / one for s, one in zip(seconds(way, "simulate sample"), a_step, strict=True)], ",.0f")
         for way in (BEFORE, COMPILED)
     }
-    loads = [row["load"] for row in rows[COMPILED, "simulate sample"]]
     return PAGE_TEXT.format(
         machine=", ".join(f"{name} {value}" for name, value in hardware().items()),
         numba=version("numba"),
@@ -231,9 +261,8 @@ def page(rows: dict[tuple[str, str], list[dict[str, Any]]], curves: list[str], f
         curve="\n".join(table),
         loop=steps[COMPILED],
         loop_before=steps[BEFORE],
-        load_time=spread(loads),
-        first_time=f"{first:.1f}",
-        load_memory="about 120",
+        load_time=f"{begun['load']:.1f}",
+        load_memory=f"{begun['memory']:.0f}",
         rounds=PLACES[-1] // 100,
         many=MANY,
     )
