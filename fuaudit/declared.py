@@ -294,6 +294,14 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "prune any other plan is held against it",
             False,
         ),
+        Word(
+            "by_first_involvement",
+            bool,
+            "of a rewriter: whether nothing but the first involvement of the request decides what it keeps; an audit "
+            "then runs it once for each, on a plan whose draws are closed. Said anew by a subclass that rewrites "
+            "otherwise",
+            False,
+        ),
         Word("known_faults", tuple, "of fuaudit's own: what audits of plans suspect", ()),
         _SELFTEST,
         Word("mutant", bool, "whether it is wrong on purpose, so that audits can be seen to catch it", False),

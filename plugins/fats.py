@@ -111,6 +111,7 @@ class FatsUnlearning:
     )
     cite: ClassVar[str] = PAPER
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM, *CLOSED)
+    by_first_involvement: ClassVar[bool] = True
     assumes: ClassVar[tuple[str, ...]] = (
         "draws of a law it is exact for",
         "fixed cohort and batch sizes",
@@ -136,6 +137,7 @@ class FatsAsPrinted(FatsUnlearning):
         "exact for clients; for samples claimed exact (Theorem 2), and false as printed: total variation 1/8 on a toy"
     )
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM, *CLOSED, kinds=("client",))
+    by_first_involvement: ClassVar[bool] = True
     follows_reference: ClassVar[bool] = False
     mutant: ClassVar[bool] = True
 

@@ -279,8 +279,8 @@ class TestDirichlet:
             def dirichlet(self, weights):
                 return mixture - 1e-12
 
-            def random(self):
-                return 1 - 2**-53
+            def random(self, size):
+                return np.full(size, 1 - 2**-53)
 
         hands = Dirichlet(1).deal(np.arange(200), Edge(np.random.Philox(0)))
         assert sorted(hands[0]) == list(range(200))

@@ -85,6 +85,11 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
+def _shares(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Bytes as shares of 255; divided while they are converted, so that no second array of floats is made."""
+    return np.divide(images, np.float32(255), dtype=np.float32)
+
+
 @dataclass(frozen=True)
 class _Idx:
     """Images of 28 x 28 bytes in torchvision's layout, ``ROOT/<folder>/raw``; inputs in [0, 1], (1, 28, 28).
@@ -107,7 +112,7 @@ class _Idx:
             images = read_idx(raw / f"{name}-images-idx3-ubyte", (rows, 28, 28))
             labels = read_idx(raw / f"{name}-labels-idx1-ubyte", (rows,))
             return (
-                torch.from_numpy(images.astype(np.float32) / 255).unsqueeze(1),
+                torch.from_numpy(_shares(images)).unsqueeze(1),
                 torch.from_numpy(labels.astype(np.int64)),
             )
 
@@ -185,8 +190,8 @@ class _Cifar:
         labels = rows[:, self.label_bytes - 1].astype(np.int64)
         if labels.max() >= self.classes:
             raise UsageError(f"{folder}: class {labels.max()} is outside 0 to {self.classes - 1}")
-        images = rows[:, self.label_bytes :].reshape(-1, 3, 32, 32).astype(np.float32) / 255
-        return torch.from_numpy(images), torch.from_numpy(labels)
+        images = rows[:, self.label_bytes :].reshape(-1, 3, 32, 32)
+        return torch.from_numpy(_shares(images)), torch.from_numpy(labels)
 
 
 @dataclass(frozen=True)

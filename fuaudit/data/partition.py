@@ -264,18 +264,40 @@ class Dirichlet:
         _require_clients(self.clients, len(labels))
         _require_concentration(self.concentration)
         classes = np.unique(labels)
-        pools = [draws.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]
-        hands: list[list[int]] = []
+        pools = [draws.permutation(np.flatnonzero(labels == label)) for label in classes]
+        left, hands = np.array([len(pool) for pool in pools]), []
         for _ in range(self.clients):
             mixture = draws.dirichlet(np.full(len(classes), self.concentration)) + 1e-12  # never all zero
-            hand = []
-            for _ in range(len(labels) // self.clients):
-                left = mixture * np.array([bool(pool) for pool in pools])
-                place = int(np.searchsorted(np.cumsum(left), draws.random() * left.sum(), side="right"))
-                place = min(place, int(np.flatnonzero(left)[-1]))  # the sum and the last edge may be rounded apart
-                hand.append(pools[place].pop())
-            hands.append(hand)
+            taken, rows = _classes(mixture, left, draws.random(len(labels) // self.clients))
+            hands.append([int(pools[label][row]) for label, row in zip(taken.tolist(), rows.tolist(), strict=True)])
+            left = left - np.bincount(taken, minlength=len(classes))
         return hands
+
+
+CELLS = 1_000_000
+"""Numbers of a table over rows and classes that are computed at once."""
+
+
+def _classes(mixture: NDArray[np.float64], left: Labels, numbers: NDArray[np.float64]) -> tuple[Labels, Labels]:
+    """Classes by their places, one for each number in [0, 1), and the rows that are taken of them: ``(n,)`` each.
+
+    A class is drawn by a mixture ``(C,)`` of those not yet used up; ``left (C,)`` says how many rows each has, and the
+    last of these is taken. As long as no class is used up all are drawn alike, at once.
+    """
+    found: list[Labels] = []
+    rows: list[Labels] = []
+    size = max(1, CELLS // len(mixture))
+    while len(numbers):
+        shares = mixture * (left > 0)
+        places = np.searchsorted(np.cumsum(shares), numbers[:size] * shares.sum(), side="right")
+        places = np.minimum(places, np.flatnonzero(shares)[-1])  # the sum and the last edge may be rounded apart
+        so_far = (places[:, None] == np.arange(len(mixture))).cumsum(axis=0)
+        used_up = ((so_far >= left) & (left > 0)).any(axis=1)
+        count = int(used_up.argmax()) + 1 if used_up.any() else len(places)
+        found.append(places[:count])
+        rows.append((left - so_far)[np.arange(count), places[:count]])
+        left, numbers = left - so_far[count - 1], numbers[count:]
+    return np.concatenate(found).astype(np.int64), np.concatenate(rows)
 
 
 ATTEMPTS = 1000

@@ -10,36 +10,56 @@ for one draw, with the same bits (tested).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.draws.address import Address, Purpose
 from fuaudit.draws.asked import for_independent, for_permutation, for_sequence, for_subset, for_subsets, for_weighted
-from fuaudit.draws.philox import Words, block, blocks, stream
+from fuaudit.draws.philox import Words, block, blocks, kernels, stream
 from fuaudit.errors import UsageError
 
 _WORD = 1 << 64
 Ids = NDArray[np.int64]
 
 
+def prefixed(*texts: str) -> bytes:
+    """Texts one after the other, each with its length before it."""
+    data = [text.encode() for text in texts]
+    return b"".join([len(one).to_bytes(8, "little") + one for one in data])
+
+
 def derive(key: bytes, label: str, *parts: str) -> bytes:
     """A key of 32 bytes from another: BLAKE2b keyed by ``key`` over length-prefixed text."""
-    hasher = hashlib.blake2b(key=key, digest_size=32, person=b"fuaudit keys")
-    for text in (label, *parts):
-        data = text.encode()
-        hasher.update(len(data).to_bytes(8, "little") + data)
-    return hasher.digest()
+    return derivation(key, label)(prefixed(*parts))
+
+
+def derivation(key: bytes, label: str) -> Callable[[bytes], bytes]:
+    """:func:`derive` under one key and label, as a function of the other texts: many keys share the beginning."""
+    begun = hashlib.blake2b(prefixed(label), key=key, digest_size=32, person=b"fuaudit keys")
+
+    def derived(rest: bytes) -> bytes:
+        hasher = begun.copy()
+        hasher.update(rest)
+        return hasher.digest()
+
+    return derived
+
+
+def digest_of_purpose(secret: bytes, purpose: Purpose) -> bytes:
+    """The Philox key of one purpose under a secret of 32 bytes, as 16 bytes: two words, the lowest byte first."""
+    return hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
 
 
 @lru_cache(maxsize=4096)
 def philox_key(secret: bytes, purpose: Purpose) -> tuple[int, int]:
     """The 128-bit Philox key of one purpose under a secret of 32 bytes."""
-    digest = hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
+    digest = digest_of_purpose(secret, purpose)
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
@@ -199,15 +219,17 @@ class Addresses:
 
     def words(self, index: int, attempt: int = 0) -> Words:
         """Words ``4 * index`` to ``4 * index + 3`` of every draw, shape ``(*s, 4)``."""
-        unsigned = np.uint64
-        half = unsigned(32)
-        counters = (
-            np.array(attempt << 32 | index, dtype=unsigned),
+        return blocks((np.array(attempt << 32 | index, dtype=np.uint64), *self.counters), self.keys)
+
+    @property
+    def counters(self) -> tuple[Words, Words, Words]:
+        """Counter words 1 to 3 of every draw, of shapes that broadcast to ``s``; as those of a single address."""
+        unsigned, half = np.uint64, np.uint64(32)
+        return (
             self.round.astype(unsigned) << half | self.step.astype(unsigned),
             (self.client + 1).astype(unsigned),
             self.occurrence.astype(unsigned) << half | self.version.astype(unsigned),
         )
-        return blocks(counters, self.keys)
 
     def integer(self, index: int, bounds: Ids) -> Ids:
         """The ``index``-th integer of every draw: ``bounds``, below 2**63, and the result have shape ``s``."""
@@ -253,6 +275,12 @@ class Addresses:
 
 def sequences(at: Addresses, sizes: Ids, count: int) -> Ids:
     """Ranks drawn with replacement: ``sizes`` has shape ``s``, the result ``(*s, count)``."""
+    found = _compiled(at, sizes, count, distinct=False)
+    return sequences_in_arrays(at, sizes, count) if found is None else found
+
+
+def sequences_in_arrays(at: Addresses, sizes: Ids, count: int) -> Ids:
+    """:func:`sequences` by NumPy."""
     return at.integers(count, np.asarray(sizes)[..., None])
 
 
@@ -261,9 +289,30 @@ def subsets(at: Addresses, sizes: Ids, count: int) -> Ids:
 
     Every size must be at least ``count``.
     """
+    found = _compiled(at, sizes, count, distinct=True)
+    return subsets_in_arrays(at, sizes, count) if found is None else found
+
+
+def subsets_in_arrays(at: Addresses, sizes: Ids, count: int) -> Ids:
+    """:func:`subsets` by NumPy."""
     last = np.asarray(sizes)[..., None] - count + np.arange(count)
     ranks = at.integers(count, last + 1)
     for index in range(1, count):
         taken = (ranks[..., :index] == ranks[..., index : index + 1]).any(axis=-1)
         ranks[..., index] = np.where(taken, last[..., index], ranks[..., index])
     return np.sort(ranks, axis=-1)
+
+
+def _compiled(at: Addresses, sizes: Ids, count: int, distinct: bool) -> Ids | None:
+    """Ranks by compiled code; None where there is none, or it does not pay. The array form then counts its blocks."""
+    fast = kernels(0)
+    return None if fast is None else ranks_by(fast, at, sizes, count, distinct)
+
+
+def ranks_by(fast: Any, at: Addresses, sizes: Ids, count: int, distinct: bool) -> Ids:
+    """:func:`subsets`, or :func:`sequences`, by the module :mod:`fuaudit.draws.kernels`."""
+    *words, spread = np.broadcast_arrays(*at.counters, *at.keys, np.asarray(sizes))
+    flat = [np.ascontiguousarray(one.reshape(-1)) for one in words]
+    result = np.empty((spread.size, count), dtype=np.int64)
+    fast.ranks(distinct, *flat, np.ascontiguousarray(spread.reshape(-1)).astype(np.int64), result)
+    return result.reshape(*spread.shape, count)

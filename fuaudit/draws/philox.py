@@ -8,6 +8,11 @@ covered by NumPy's compatibility promise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,10 +62,46 @@ _CHUNK = 4096
 """Blocks computed at once: about 400 kB of scratch, so that passes stay in a cache."""
 
 
+PAYS = 3_000_000
+"""Blocks after which compiled code is loaded: by then arrays have taken as long as loading does, about."""
+
+_made = [0]
+"""How many blocks this process has made in arrays."""
+
+
+def kernels(count: int) -> Any:
+    """The module :mod:`fuaudit.draws.kernels` for so many blocks more; None where it does not pay, or numba is absent.
+
+    Both give the same bits, so when it comes in changes nothing but time.
+    """
+    if _made[0] < PAYS:
+        _made[0] += count
+        return None
+    return compiled()
+
+
+@cache
+def compiled() -> Any:
+    """The compiled form; None where numba is absent, or cannot keep what it compiles."""
+    try:
+        return import_module("fuaudit.draws.kernels")
+    except (ImportError, RuntimeError):
+        return None
+
+
 def blocks(counters: tuple[Words, Words, Words, Words], keys: tuple[Words, Words]) -> Words:
     """Many blocks at once: counters and keys are arrays of one broadcast shape ``s``; returns ``(*s, 4)``."""
     spread = np.broadcast_arrays(*counters, *keys)
     flat = [words.reshape(-1) for words in spread]
+    if (fast := kernels(flat[0].size)) is None:
+        return in_arrays(flat).reshape(*spread[0].shape, 4)
+    result = np.empty((flat[0].size, 4), dtype=np.uint64)
+    fast.blocks(*map(np.ascontiguousarray, flat), result)
+    return result.reshape(*spread[0].shape, 4)
+
+
+def in_arrays(flat: Sequence[Words]) -> Words:
+    """Blocks ``(n, 4)`` by NumPy alone: four arrays of counters and two of keys, ``(n,)`` each."""
     count = flat[0].size
     result = np.empty((count, 4), dtype=np.uint64)
     scratch = np.empty((12, min(_CHUNK, count)), dtype=np.uint64)
@@ -82,7 +123,7 @@ def blocks(counters: tuple[Words, Words, Words, Words], keys: tuple[Words, Words
             np.add(k1, np.uint64(_WEYL[1]), out=k1)
         for place, words in enumerate((c0, c1, c2, c3)):
             result[first : first + many, place] = words
-    return result.reshape(*spread[0].shape, 4)
+    return result
 
 
 def stream(counter: tuple[int, int, int, int], key: tuple[int, int], count: int) -> Words:

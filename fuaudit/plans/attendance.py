@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.draws import END, START, Keyed, Position, Purpose, Stream
+from fuaudit.draws import END, Keyed, Purpose
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses
 from fuaudit.draws.philox import Words
@@ -44,10 +44,10 @@ class Attendance(Stack):
     @classmethod
     def fits(cls, plans: Sequence[Plan]) -> bool:
         """Whether these plans can be read at once. By exact classes: it repeats what their code does."""
-        law = plans[0].law
+        law, population = plans[0].law, plans[0].populations[0]
         if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs, PoissonBatches):
             return False
-        who, clients = law.availability, len(plans[0].populations[0].clients)
+        who, clients = law.availability, len(population.clients)
         small = is_just(who, BoundedRoundRobin, StaticProbability) or (
             type(who) is TimeVaryingWeights and who.largest * clients < LARGEST
         )
@@ -74,16 +74,17 @@ class Attendance(Stack):
         return result
 
     @property
-    def _rounds(self) -> list[Position]:
-        return [Position(round_number, 0) for round_number in range(1, self.law.rounds + 1)]
+    def _rounds(self) -> Ids:
+        return np.arange(1, self.law.rounds + 1)
 
-    def _at(self, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
-        """Key words and versions of all plans at positions of the cohorts, ``(n, len(positions))`` each."""
-        first, second, versions, _ = self._segments(Stream.COHORTS, purpose, positions, range(len(self.plans)))
+    def _at(self, purpose: Purpose, rounds: Ids) -> tuple[Words, Words, Ids]:
+        """Key words and versions of all plans where cohorts are drawn, ``(n, len(rounds))`` each; 0 for the start."""
+        run, zero = np.arange(len(self.plans))[:, None], np.zeros(1, dtype=np.int64)
+        first, second, versions, _ = self._drawn_from(purpose, run, rounds, zero)
         return first, second, versions
 
     def _in_turn(self, who: BoundedRoundRobin, clients: Ids) -> There:
-        first, second, versions = self._at(Purpose.AVAILABILITY, [START])
+        first, second, versions = self._at(Purpose.AVAILABILITY, np.zeros(1, dtype=np.int64))
         zero = np.zeros_like(versions)
 
         def drawn(occurrence: int, bounds: Ids) -> Ids:
@@ -187,12 +188,8 @@ class Attendance(Stack):
         law, result = self.law, np.zeros((len(run), self.law.steps), dtype=np.bool_)
         if not len(run):
             return result
-        earliest, latest = int(round_number.min()), int(round_number.max())
-        positions = [Position(r, e) for r in range(earliest, latest + 1) for e in range(1, law.steps + 1)]
-        asked, row = np.unique(run, return_inverse=True)
-        first, second, versions, _ = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
-        column = (round_number[:, None] - earliest) * law.steps + np.arange(law.steps)
-        first, second, versions = (words[row[:, None], column] for words in (first, second, versions))
+        steps = np.arange(1, law.steps + 1)
+        first, second, versions, _ = self._drawn_from(Purpose.BATCH, run[:, None], round_number[:, None], steps)
         for version, population in enumerate(self.populations):
             for sample in samples:
                 owner = population.owner.get(sample)

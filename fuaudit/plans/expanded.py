@@ -121,14 +121,14 @@ def require_feasible(law: Law, population: Population) -> None:
         )
 
 
-def all_rounds(plan: Plan) -> range:
-    """The numbers of the rounds of a plan."""
-    return range(1, plan.law.rounds + 1)
+def all_rounds(law: Law) -> range:
+    """The numbers of the rounds of a law."""
+    return range(1, law.rounds + 1)
 
 
 def expand(plan: Plan, rounds: range | None = None) -> Schedule:
     """One plan, or some of its rounds (counted from 1), read draw by draw."""
-    chosen = all_rounds(plan) if rounds is None else rounds
+    chosen = all_rounds(plan.law) if rounds is None else rounds
     table = []
     for round_number in chosen:
         cohort = plan.cohort(round_number)
@@ -177,3 +177,9 @@ def occurrence_numbers(cohorts: Ids) -> Ids:
     for place in range(1, cohorts.shape[-1]):
         result[..., place] = (cohorts[..., :place] == cohorts[..., place : place + 1]).sum(axis=-1)
     return result
+
+
+def occurrences_of(cohorts: Ids, run: Ids, column: Ids, place: Ids) -> Ids:
+    """:func:`occurrence_numbers` of some places of cohorts ``(n, R, K)``: three arrays ``(m,)`` in, one out."""
+    named = cohorts[run, column] == cohorts[run, column, place][:, None]
+    return np.asarray((named & (np.arange(cohorts.shape[-1]) < place[:, None])).sum(axis=1), dtype=np.int64)

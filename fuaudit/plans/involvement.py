@@ -36,20 +36,27 @@ class IndexedInvolvement:
         return self.position if request == self.request else self.plan.first_involvement(request)
 
 
-def foreseeing(plans: Sequence[Plan], request: Request, cohorts: Ids | None = None) -> tuple[list[Plan], Ids, Ids]:
-    """The same plans with first involvement of ``request`` known, and its rounds and steps ``(n,)`` (see ``END``).
+def involvements(plans: Sequence[Plan], request: Request, cohorts: Ids | None = None) -> tuple[Ids, Ids]:
+    """Rounds and steps of the first involvement of a request, ``(n,)`` each; those of ``END`` if there is none.
 
-    ``cohorts (n, R, K)`` saves drawing them. Plans that cannot be stacked look by themselves, once.
+    ``cohorts (n, R, K)`` saves drawing them. Plans that cannot be stacked are looked through one by one.
     """
     kind = next((kind for kind in (Stack, Attendance) if kind.fits(plans)), None)
     if kind is not None:
-        rounds, steps = kind(plans).first_involvement(request, cohorts)
-    else:
-        found = [replace(plan, index=None).first_involvement(request) or END for plan in plans]
-        rounds, steps = np.array(found, dtype=np.int64).T
-    indexed = []
-    for plan, round_number, step in zip(plans, rounds.tolist(), steps.tolist(), strict=True):
-        bare = replace(plan, index=None) if plan.index is not None else plan
-        position = None if round_number >= END.round else Position(round_number, step)
-        indexed.append(replace(bare, index=IndexedInvolvement(request, position, bare)))
-    return indexed, rounds, steps
+        return kind(plans).first_involvement(request, cohorts)
+    found = [replace(plan, index=None).first_involvement(request) or END for plan in plans]
+    rounds, steps = np.array(found, dtype=np.int64).T
+    return rounds, steps
+
+
+def foreseeing(plans: Sequence[Plan], request: Request, cohorts: Ids | None = None) -> tuple[list[Plan], Ids, Ids]:
+    """The same plans with first involvement of ``request`` known; rounds and steps as in :func:`involvements`."""
+    rounds, steps = involvements(plans, request, cohorts)
+    positions = zip(rounds.tolist(), steps.tolist(), strict=True)
+    return [knowing(plan, request, Position(*at)) for plan, at in zip(plans, positions, strict=True)], rounds, steps
+
+
+def knowing(plan: Plan, request: Request, first: Position) -> Plan:
+    """A plan that knows where a request is first involved in it; ``END`` for nowhere."""
+    bare = replace(plan, index=None) if plan.index is not None else plan
+    return replace(bare, index=IndexedInvolvement(request, None if first.round >= END.round else first, bare))

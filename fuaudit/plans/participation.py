@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from fuaudit.draws import Position
-from fuaudit.plans.expanded import NONE, Rounds
+from fuaudit.plans.expanded import NONE, Ids, Rounds
 from fuaudit.plans.population import Request
 
 
@@ -23,27 +26,42 @@ class Involvement:
     @classmethod
     def of(cls, schedule: Rounds) -> Involvement:
         """The index of the first run of a schedule."""
-        clients: dict[int, int] = {}
-        samples: dict[int, Position] = {}
+        clients, samples = np.empty((0, 2), dtype=np.int64), np.empty((0, 2), dtype=np.int64)
         for number in range(1, schedule.rounds + 1):
             drawn_round = schedule.round(number)
-            for client in drawn_round.cohorts[0].tolist():
-                if client != NONE:
-                    clients.setdefault(client, number)
-            # steps are the second axis: all places of a step are drawn at one position
-            for found in (drawn_round.batches, drawn_round.cut):
-                for e, drawn in enumerate([] if found is None else found[0].transpose(1, 0, 2)):
-                    for sample in drawn.reshape(-1).tolist():
-                        if sample != NONE:
-                            at = Position(number, e + 1)
-                            samples[sample] = min(samples.get(sample, at), at)
-        return cls(clients, samples)
+            clients = _with_first(clients, drawn_round.cohorts[0, None], number)
+            # steps are the first axis: all places of a step are drawn at one position
+            parts = [part[0].swapaxes(0, 1) for part in (drawn_round.batches, drawn_round.cut) if part is not None]
+            steps = len(parts[0])
+            samples = _with_first(samples, np.concatenate([p.reshape(steps, -1) for p in parts], axis=1), number)
+        rounds = {client: int(at[0]) for client, at in _found(clients)}
+        return cls(rounds, {sample: Position(int(at[0]), int(at[1]) + 1) for sample, at in _found(samples)})
 
     def first(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None: one look-up an id."""
         found = [Position(self.clients[c], 0) for c in request.clients if c in self.clients]
         found += [self.samples[s] for s in request.samples if s in self.samples]
         return min(found, default=None)
+
+
+def _with_first(known: Ids, drawn: Ids, round_number: int) -> Ids:
+    """The first round, and row of that round, of every id, ``(most + 1, 2)``; round 0 is for what was never drawn.
+
+    ``drawn (E, m)`` holds the ids of a round; an id's row is the first that holds it. ``known`` is of rounds before.
+    """
+    ids, places = np.unique(drawn, return_index=True)
+    there = ids != NONE
+    ids, rows = ids[there], places[there] // max(1, drawn.shape[1])
+    result = np.pad(known, [(0, max(0, int(ids.max(initial=-1)) + 1 - len(known))), (0, 0)])
+    new = result[ids, 0] == 0
+    result[ids[new], 0], result[ids[new], 1] = round_number, rows[new]
+    return result
+
+
+def _found(first: Ids) -> Iterator[tuple[int, Ids]]:
+    """What was drawn, with its round and row."""
+    (ids,) = np.nonzero(first[:, 0])
+    return zip(ids.tolist(), first[ids], strict=True)
 
 
 @dataclass(frozen=True)

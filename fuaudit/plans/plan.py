@@ -63,6 +63,18 @@ def occurrences(cohort: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         seen[client] = before + 1
 
 
+def first_change(ours: Mapping[Stream, Segments], theirs: Mapping[Stream, Segments]) -> Position:
+    """The first position at which the streams of two plans have different sources; ``END`` where they have none."""
+    changed = [
+        at
+        for name, segments in ours.items()
+        if segments != theirs[name]
+        for at in {s.start for s in (*segments, *theirs[name])}
+        if segment_at(segments, at).origin != segment_at(theirs[name], at).origin
+    ]
+    return min(changed, default=END)
+
+
 class Index(Protocol):
     """Answers first involvement by look-up; see :class:`fuaudit.plans.participation.Involvement`."""
 
@@ -293,14 +305,7 @@ class Plan:
 
         ``START`` also where the initial model is drawn anew; ``END`` when nothing changed.
         """
-        changed = [
-            at
-            for name, segments in self.streams.items()
-            if segments != parent.streams[name]
-            for at in {s.start for s in (*segments, *parent.streams[name])}
-            if segment_at(segments, at).origin != parent.segment(name, at).origin
-        ]
-        return min(changed, default=END)
+        return first_change(self.streams, parent.streams)
 
     def redrawn_from(self, change: Position) -> Position:
         """``change``, the first one of this plan; ``END`` where it is ``START`` and yet draws of rounds are kept."""
@@ -371,6 +376,10 @@ class Routed(PlanDraws):
     def _segment(self, at: Address) -> Segment:
         segments = self.plan.streams[STREAM_OF[at.purpose]]
         return segments[0] if len(segments) == 1 else segment_at(segments, at.position)
+
+    def source(self, at: Address) -> Draws:
+        """The source in force at an address."""
+        return self.plan.sources[self._segment(at).source]
 
     def _route(self, at: Address) -> tuple[Draws, Address]:
         if not is_address(at):  # a key and a proof would answer otherwise

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fuaudit.errors import UsageError
 
@@ -49,6 +53,24 @@ def require_request(request: object) -> None:
         )
 
 
+ABSENT = -1
+"""The size of a client outside a population; an emptied client inside has size 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A population in arrays. The samples of client c are ``samples[offsets[c] : offsets[c] + sizes[c]]``.
+
+    ``clients (M,)`` ascend; ``sizes`` and ``offsets`` have one entry for each number up to the largest client, and the
+    size of a number that is no client is ``ABSENT``; ``samples (N,)``.
+    """
+
+    clients: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    samples: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Population:
     """Client id -> ids of its samples, each sample with one owner.
@@ -75,6 +97,17 @@ class Population:
     def rank(self) -> Mapping[int, int]:
         """Client id -> its place among :attr:`clients`, from 0."""
         return {client: place for place, client in enumerate(self.clients)}
+
+    @cached_property
+    def table(self) -> Table:
+        """The same in arrays; made once."""
+        clients = np.array(self.clients, dtype=np.int64)
+        hands = [self.samples[client] for client in self.clients]
+        lengths = np.array(list(map(len, hands)), dtype=np.int64)
+        sizes = np.full(self.clients[-1] + 1, ABSENT, dtype=np.int64)
+        offsets = np.zeros_like(sizes)
+        sizes[clients], offsets[clients] = lengths, np.cumsum(lengths) - lengths
+        return Table(clients, sizes, offsets, np.fromiter(chain.from_iterable(hands), dtype=np.int64))
 
     @cached_property
     def size(self) -> int:

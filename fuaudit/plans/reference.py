@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 from fuaudit.draws import END, START, Draws, Position, Stream
 from fuaudit.plans.availability import (
@@ -25,6 +25,7 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
+from fuaudit.plans.cuts import by_first_involvement
 from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import WHOLE, Plan, Segment, cut, occurrences
 from fuaudit.plans.population import Population, Request
@@ -55,6 +56,8 @@ class Reference:
     Guarantee: exact for every law, every size and requests that do not depend on the draws (docs/theorem.md).
     """
 
+    by_first_involvement: ClassVar[bool] = True
+
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         if not is_closed(plan.law):
@@ -69,6 +72,7 @@ class Anew:
     Guarantee: exact for every law, every size and the same requests, because no draw decides what is kept.
     """
 
+    by_first_involvement: ClassVar[bool] = True
     keeps_initial: bool = False
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -90,6 +94,8 @@ PROVED: Mapping[str, Any] = {
 class Edited:
     """What an editor makes of a plan: it changes the model and keeps every draw, also those of the target."""
 
+    by_first_involvement: ClassVar[bool] = True
+
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         return plan.erase(request, fresh, END)
@@ -100,6 +106,11 @@ class BehindEdit:
     """A rewriter behind an editor: what keeps a draw there is refused, and one starts over instead."""
 
     method: Any
+
+    @property
+    def by_first_involvement(self) -> bool:
+        """Whether its method declares so."""
+        return by_first_involvement(self.method)
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""

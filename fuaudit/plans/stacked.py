@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.draws import END, Address, Keyed, Position, Purpose, Recorded, Seeded, Stream
-from fuaudit.draws.address import NOBODY
-from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
+from fuaudit.draws import END, Address, Keyed, Purpose, Recorded, Seeded, Stream
+from fuaudit.draws.address import NOBODY, STREAM_OF
+from fuaudit.draws.columns import keys_at
+from fuaudit.draws.keyed import Addresses, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans.expanded import NONE, Ids, Round, Schedule, all_rounds, expand, most_ids, occurrence_numbers
+from fuaudit.plans.expanded import (
+    NONE,
+    Ids,
+    Round,
+    Schedule,
+    all_rounds,
+    expand,
+    most_ids,
+    occurrence_numbers,
+    occurrences_of,
+)
 from fuaudit.plans.law import UniformLaw
-from fuaudit.plans.plan import Plan, Segments
-from fuaudit.plans.population import Request
-
-ABSENT = -1
-"""The size of a client outside a population; an emptied client inside has size 0."""
+from fuaudit.plans.many import Origins, Plans, of_one_kind
+from fuaudit.plans.plan import Plan
+from fuaudit.plans.population import ABSENT, Request
 
 IDS_AT_ONCE = 4_000_000
 """Ids drawn at once: 32 MB."""
+
+PLACES = 500_000
+"""Places of rounds, of all plans together, that are drawn at once: some 50 MB."""
 
 
 class LazySchedule:
@@ -84,26 +97,12 @@ def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
     )
 
 
-def _number(at: Position) -> int:
-    """A number in the order of positions."""
-    return at.round << 32 | at.step
-
-
-def _per_position(segments: Segments, positions: Ids) -> tuple[Ids, Ids]:
-    """Source and version of every position (given by its number): two arrays ``(len(positions),)``."""
-    chosen = np.searchsorted([_number(s.start) for s in segments], positions, side="right") - 1
-    return np.array([s.source for s in segments])[chosen], np.array([s.version for s in segments])[chosen]
-
-
 def alike(plans: Sequence[Plan], sources: tuple[type, ...]) -> bool:
     """Whether plans are of one law, over equal histories of populations, with sources of these classes."""
-    first = plans[0]
-    return all(
-        (plan.law is first.law or plan.law == first.law)
-        and plan.populations == first.populations
-        and all(type(source) in sources for source in plan.sources)
-        for plan in plans
-    )
+    if isinstance(plans, Plans):
+        return plans.kinds <= {*sources}
+    kinds = {type(source) for plan in plans for source in plan.sources}
+    return kinds <= {*sources} and len({len(plan.sources) for plan in plans}) == 1 and of_one_kind(plans)
 
 
 class Stack:
@@ -118,109 +117,98 @@ class Stack:
             raise UsageError(
                 "only plans of one uniform law, over the same populations, with keys or records, can be stacked"
             )
-        self.plans = plans
-        self.law: Any = plans[0].law
-        self.populations = plans[0].populations
-        self._tabulate()
+        self.plans = Plans.of(plans)
+        self.law: Any = self.plans.law
+        self.populations = self.plans.populations
 
     @classmethod
     def fits(cls, plans: Sequence[Plan]) -> bool:
         """Whether these plans can be stacked."""
-        return type(plans[0].law) is UniformLaw and alike(plans, (Keyed, Seeded, Recorded))
+        law = plans.law if isinstance(plans, Plans) else plans[0].law
+        return type(law) is UniformLaw and alike(plans, (Keyed, Seeded, Recorded))
 
     @property
     def batch_size(self) -> int:
         """The most samples of a batch."""
         return int(self.law.batch_size)
 
-    def _tabulate(self) -> None:
-        """Ranks to ids: tables over (version, client)."""
-        width = max(max(p.clients) for p in self.populations) + 1
-        versions = len(self.populations)
-        self._clients = [np.array(p.clients, dtype=np.int64) for p in self.populations]
-        self._sizes = np.full((versions, width), ABSENT, dtype=np.int64)
-        self._offsets = np.zeros((versions, width), dtype=np.int64)
-        pieces: list[Ids] = []
-        filled = 0
-        for version, population in enumerate(self.populations):
-            for client in population.clients:
-                samples = np.array(population.samples[client], dtype=np.int64)
-                self._sizes[version, client], self._offsets[version, client] = len(samples), filled
-                pieces.append(samples)
-                filled += len(samples)
-        self._samples = np.concatenate(pieces)
+    @property
+    def _clients(self) -> list[Ids]:
+        return [population.table.clients for population in self.populations]
+
+    @cached_property
+    def _sizes(self) -> Ids:
+        """How many samples a client has, over (version, client); ``ABSENT`` for who is no client."""
+        tables = [population.table.sizes for population in self.populations]
+        width = max(map(len, tables))
+        return np.stack([np.pad(sizes, (0, width - len(sizes)), constant_values=ABSENT) for sizes in tables])
 
     @cached_property
     def _owners(self) -> Ids:
         """The client of every sample in every version, ``ABSENT`` for none."""
-        table = np.full((len(self.populations), int(self._samples.max(initial=-1)) + 1), ABSENT, dtype=np.int64)
-        for version, population in enumerate(self.populations):
-            for client in population.clients:
-                table[version, list(population.samples[client])] = client
-        return table
+        tables = [population.table for population in self.populations]
+        last = max(int(table.samples.max(initial=-1)) for table in tables)
+        owners = np.full((len(tables), last + 1), ABSENT, dtype=np.int64)
+        for row, table in zip(owners, tables, strict=True):
+            row[table.samples] = np.repeat(table.clients, table.sizes[table.clients])
+        return owners
 
-    def _segments(
-        self, stream: Stream, purpose: Purpose, positions: Sequence[Position], runs: Iterable[int]
+    @cached_property
+    def _origins(self) -> dict[Stream, Origins]:
+        return {stream: Origins(self.plans, stream) for stream in Stream}
+
+    def _drawn_from(
+        self, purpose: Purpose, run: Ids, round_number: Ids, step: Ids
     ) -> tuple[Words, Words, Ids, NDArray[np.bool_]]:
-        """Key words and versions of some plans at some positions, and which draws are recorded.
+        """Key words and versions of some draws, each of one plan at one position, and which are recorded.
 
-        Four arrays ``(len(runs), len(positions))``; the words of recorded draws are 0.
+        Three arrays of one broadcast shape ``s`` in, four ``s`` out; the words of recorded draws are 0.
         """
-        plans = [self.plans[run] for run in runs]
-        by_segments: dict[Segments, list[int]] = {}
-        for place, plan in enumerate(plans):
-            by_segments.setdefault(plan.streams[stream], []).append(place)
-        sources = [source for plan in plans for source in plan.sources]
-        keys = np.array([philox_key(s.secret, purpose) if type(s) is Keyed else (0, 0) for s in sources], np.uint64)
-        written = np.array([type(source) is Recorded for source in sources])
-        ends = np.cumsum([len(plan.sources) for plan in plans])
-        shape = len(plans), len(positions)
-        numbers = np.array([_number(at) for at in positions])
-        first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
-        versions, recorded = np.empty(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-        for segments, places in by_segments.items():
-            source, versions[places] = _per_position(segments, numbers)
-            begin = np.array([ends[place] - len(plans[place].sources) for place in places])
-            words = keys[begin[:, None] + source]
-            first[places], second[places] = words[..., 0], words[..., 1]
-            if written.any():
-                recorded[places] = written[begin[:, None] + source]
-            for place in places:
-                for number, drawn in enumerate(plans[place].sources):
-                    if type(drawn) is Seeded:  # has a key for every position
-                        (here,) = np.nonzero(source == number)
-                        own = drawn.words(purpose, [positions[i] for i in here.tolist()])
-                        first[place, here], second[place, here] = own[:, 0], own[:, 1]
-        return first, second, versions, recorded
+        shape = np.broadcast_shapes(run.shape, round_number.shape, step.shape)
+        run, round_number, step = (np.broadcast_to(a, shape).reshape(-1) for a in (run, round_number, step))
+        source, version = self._origins[STREAM_OF[purpose]].at(run, round_number, step)
+        words, recorded = np.zeros((len(run), 2), dtype=np.uint64), np.zeros(len(run), dtype=np.bool_)
+        for number, column in enumerate(self.plans.columns):
+            if len(where := np.flatnonzero(source == number)):
+                words[where], recorded[where] = keys_at(column, purpose, run[where], round_number[where], step[where])
+        return words[:, 0].reshape(shape), words[:, 1].reshape(shape), version.reshape(shape), recorded.reshape(shape)
+
+    def blocks(self, places: int) -> Iterator[range]:
+        """All rounds of the law, so many at a time that all plans have at most ``places`` places, or one round."""
+        size = max(1, places // max(1, len(self.plans) * self.law.cohort_size))
+        rounds = all_rounds(self.law)
+        return (rounds[start : start + size] for start in range(0, len(rounds), size))
 
     def cohorts(self, chosen: range | None = None) -> Ids:
         """The cohorts of all rounds, or of those chosen: client ids ``(n, R, K)``, padded with ``NONE``."""
-        law = self.law
-        rounds = np.array(all_rounds(self.plans[0]) if chosen is None else chosen)
-        positions = [Position(int(r), 0) for r in rounds]
-        first, second, versions, recorded = self._segments(
-            Stream.COHORTS, Purpose.COHORT, positions, range(len(self.plans))
-        )
-        result = np.full((len(self.plans), len(rounds), law.cohort_size), NONE, dtype=np.int64)
+        rounds = np.array(all_rounds(self.law) if chosen is None else chosen)
+        run, column = (a.reshape(-1) for a in np.indices((len(self.plans), len(rounds))))
+        flat = self.cohorts_at(run, rounds[column])
+        places = int((flat != NONE).any(axis=0).sum())
+        return flat.reshape(len(self.plans), len(rounds), -1)[..., :places]
+
+    def cohorts_at(self, run: Ids, round_number: Ids) -> Ids:
+        """Some cohorts: arrays ``(m,)`` in, client ids ``(m, K)`` out, padded with ``NONE``. Rounds count from 1."""
+        law, zero = self.law, np.zeros(1, dtype=np.int64)
+        first, second, versions, recorded = self._drawn_from(Purpose.COHORT, run, round_number, zero)
+        result = np.full((len(run), law.cohort_size), NONE, dtype=np.int64)
         for version, clients in enumerate(self._clients):
-            run, column = np.nonzero((versions == version) & ~recorded)
-            if not len(run):
+            where = np.flatnonzero((versions == version) & ~recorded)
+            if not len(where):
                 continue
-            zero = np.zeros(len(run), dtype=np.int64)
             at = Addresses(
-                (first[run, column], second[run, column]), rounds[column], zero, zero + NOBODY, zero, zero + version
+                (first[where], second[where]), round_number[where], zero, zero + NOBODY, zero, zero + version
             )
-            sizes = zero + len(clients)
+            sizes = np.full(len(where), len(clients))
             if law.replacement:
-                result[run, column] = clients[sequences(at, sizes, law.cohort_size)]
+                result[where] = clients[sequences(at, sizes, law.cohort_size)]
             else:
                 count = min(law.cohort_size, len(clients))
-                result[run, column, :count] = clients[subsets(at, sizes, count)]
-        for i, c in zip(*np.nonzero(recorded), strict=True):
-            cohort = self.plans[i].cohort(int(rounds[c]))
-            result[i, c, : len(cohort)] = cohort
-        places = int((result != NONE).any(axis=(0, 1)).sum())
-        return result[..., :places]
+                result[where, :count] = clients[subsets(at, sizes, count)]
+        for row in np.flatnonzero(recorded).tolist():
+            cohort = self.plans[int(run[row])].cohort(int(round_number[row]))
+            result[row, : len(cohort)] = cohort
+        return result
 
     def batches_of(self, run: Ids, round_number: Ids, client: Ids, occurrence: Ids) -> Ids:
         """The batches of some participations, all steps: arrays ``(m,)`` in, sample ids ``(m, E, B)`` out.
@@ -230,15 +218,8 @@ class Stack:
         law = self.law
         if not len(run):
             return np.empty((0, law.steps, law.slots), dtype=np.int64)
-        # of the rounds asked for only: whoever reads a plan block by block would pay for all of them every time
-        earliest, latest = int(round_number.min()), int(round_number.max())
-        positions = [Position(r, e) for r in range(earliest, latest + 1) for e in range(1, law.steps + 1)]
-        asked, run = np.unique(run, return_inverse=True)
-        first, second, versions, recorded = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         step = np.arange(1, law.steps + 1)
-        column = (round_number[:, None] - earliest) * law.steps + step - 1  # (m, E)
-        row = run[:, None]
-        version = versions[row, column]
+        first, second, version, noted = self._drawn_from(Purpose.BATCH, run[:, None], round_number[:, None], step)
         sizes = self._sizes[version, client[:, None]]
         if (sizes == ABSENT).any():
             raise PluginError(
@@ -247,26 +228,18 @@ class Stack:
                 "before that, or start over with retrain.",
             )
         counts = np.minimum(sizes, self.batch_size)
-        result = np.full((*column.shape, law.slots), NONE, dtype=np.int64)
-        noted = recorded[row, column]
-        for count in np.unique(counts):
-            if count == 0:
+        result = np.full((*version.shape, law.slots), NONE, dtype=np.int64)
+        for number, count in product(range(len(self.populations)), np.unique(counts).tolist()):
+            m, e = np.nonzero((counts == count) & (version == number) & ~noted)
+            if count == 0 or not len(m):
                 continue
-            m, e = np.nonzero((counts == count) & ~noted)
-            at = Addresses(
-                (first[run[m], column[m, e]], second[run[m], column[m, e]]),
-                round_number[m],
-                step[e],
-                client[m],
-                occurrence[m],
-                version[m, e],
-            )
-            ranks = subsets(at, sizes[m, e], int(count))
-            offsets = self._offsets[version[m, e], client[m]]
-            result[m, e, :count] = self._samples[offsets[:, None] + ranks]
+            keys, zero = (first[m, e], second[m, e]), np.zeros(1, dtype=np.int64)
+            at = Addresses(keys, round_number[m], step[e], client[m], occurrence[m], zero + number)
+            ranks, table = subsets(at, sizes[m, e], count), self.populations[number].table
+            result[m, e, :count] = table.samples[table.offsets[client[m], None] + ranks]
         m, e = np.nonzero(noted)
         if len(m):
-            places = asked[run[m]], round_number[m], step[e], client[m], occurrence[m]
+            places = run[m], round_number[m], step[e], client[m], occurrence[m]
             result[m, e] = self._recorded(*places, version[m, e], counts[m, e])
         return result
 
@@ -277,9 +250,10 @@ class Stack:
         result = np.full((len(run), self.law.slots), NONE, dtype=np.int64)
         columns = [column.tolist() for column in (run, round_number, step, client, occurrence)]
         odd: list[int] = []
+        plans = {i: self.plans[i] for i in {*columns[0]}}
         for row, (i, r, e, c, o) in enumerate(zip(*columns, strict=True)):
-            plan, at = self.plans[i], Address(Purpose.BATCH, r, e, c, o)
-            source = plan.sources[plan.segment(Stream.BATCHES, at.position).source]
+            at = Address(Purpose.BATCH, r, e, c, o)
+            source: Any = plans[i].draws.source(at)
             answer = source.answers.get(at)
             if answer is None or len(answer) != count[row]:
                 odd.append(row)
@@ -292,7 +266,7 @@ class Stack:
         wrong = (there & ~own).any(axis=1) | twice.any(axis=1) | (there.sum(axis=1) != count)
         for row in {*odd, *np.flatnonzero(wrong).tolist()}:  # the reading draw by draw says what is wrong
             i, r, e, c, o = (int(column[row]) for column in columns)
-            drawn = self.plans[i].batch(r, e, c, o)
+            drawn = plans[i].batch(r, e, c, o)
             result[row, : len(drawn)] = drawn
         return result
 
@@ -311,22 +285,35 @@ class Stack:
         """First involvement of a request in every plan: rounds and steps ``(n,)``, those of ``END`` if none.
 
         Draws the cohorts, unless they are given, and the batches of the owners of requested samples; nothing else.
+        Rounds are looked at some at a time, so memory does not grow with their number.
         """
-        law = self.law
-        cohorts = self.cohorts() if cohorts is None else cohorts
-        never = END.round * (law.steps + 1)
-        earliest = np.full(len(self.plans), never, dtype=np.int64)
-        if request.clients:
-            hit = np.any(np.isin(cohorts, request.clients), axis=2)
-            run = np.nonzero(np.any(hit, axis=1))[0]
-            earliest[run] = (np.argmax(hit[run], axis=1) + 1) * (law.steps + 1)
+        width = self.law.steps + 1
+        earliest = np.full(len(self.plans), END.round * width, dtype=np.int64)
         owners = sorted({p.owner[s] for s in request.samples for p in self.populations if s in p.owner})
-        if owners:
-            occurrence = occurrence_numbers(cohorts)
-            run, column, place = np.nonzero(np.isin(cohorts, owners))
-            client = cohorts[run, column, place]
-            flat = self.batches_of(run, column + 1, client, occurrence[run, column, place])
-            hit = np.any(np.isin(flat, request.samples), axis=2)
-            m, e = np.nonzero(hit)
-            np.minimum.at(earliest, run[m], (column[m] + 1) * (law.steps + 1) + e + 1)
-        return earliest // (law.steps + 1), earliest % (law.steps + 1)
+        for rounds in self.blocks(PLACES):
+            here = self.cohorts(rounds) if cohorts is None else cohorts[:, rounds.start - 1 : rounds.stop - 1]
+            if request.clients:
+                run, column = np.nonzero(isin(here, request.clients).any(axis=2))
+                np.minimum.at(earliest, run, (column + rounds.start) * width)
+            for run, column, drawn in self.batches_of_owners(here, owners, rounds.start) if owners else ():
+                m, e = np.nonzero(isin(drawn, request.samples).any(axis=2))
+                np.minimum.at(earliest, run[m], (column[m] + rounds.start) * width + e + 1)
+        return earliest // width, earliest % width
+
+    def batches_of_owners(self, cohorts: Ids, clients: Sequence[int], first: int) -> Iterator[tuple[Ids, Ids, Ids]]:
+        """The batches of some clients in cohorts ``(n, r, K)`` that begin with round ``first``, some at a time.
+
+        Each time runs and rounds from 0, ``(m,)``, and sample ids ``(m, E, B)``.
+        """
+        run, column, place = np.nonzero(isin(cohorts, clients))
+        occurrence = occurrences_of(cohorts, run, column, place)
+        size = max(1, IDS_AT_ONCE // (self.law.steps * self.law.slots))
+        for start in range(0, len(run), size):
+            r, c, k = (a[start : start + size] for a in (run, column, place))
+            yield r, c, self.batches_of(r, c + first, cohorts[r, c, k], occurrence[start : start + size])
+
+
+def isin(ids: Ids, wanted: Sequence[int]) -> NDArray[np.bool_]:
+    """Which ids, or places of none, are among some ids: one comparison for one, which is what is asked mostly."""
+    found: NDArray[np.bool_] = ids == wanted[0] if len(wanted) == 1 else np.isin(ids, wanted)
+    return found

@@ -7,9 +7,9 @@ is cut off when a run is resumed, and rejected when a run is read as evidence.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import read_bytes, sha256
@@ -22,6 +22,43 @@ GENESIS = "0" * 64
 PLATFORM, SECURED = "platform", "secured"
 
 
+class Events(Sequence[dict[str, Any]]):
+    """Events in order. One with an event more shares what it holds: a run adds one a round."""
+
+    __slots__ = ("_held", "_size")
+
+    def __init__(self, held: Iterable[dict[str, Any]] = ()) -> None:
+        self._held = list(held)
+        self._size = len(self._held)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[dict[str, Any], ...]: ...
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | tuple[dict[str, Any], ...]:
+        chosen = range(self._size)[place]  # others may have added more since
+        return tuple(self._held[i] for i in chosen) if isinstance(chosen, range) else self._held[chosen]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Events | tuple) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # events are tables, which have none
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def with_one(self, event: dict[str, Any]) -> Events:
+        """These and one more. The list is shared, unless another was added to these before."""
+        held = self._held if len(self._held) == self._size else self._held[: self._size]
+        held.append(event)
+        more = Events()
+        more._held, more._size = held, self._size + 1
+        return more
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The events of a run in order, the digest of the last line (``head``), and the bytes of all lines.
@@ -29,7 +66,7 @@ class Ledger:
     ``time`` is the last one told: what is added is not earlier. A child's begins with the last of its parent.
     """
 
-    events: tuple[dict[str, Any], ...] = ()
+    events: Events = field(default_factory=Events)
     head: str = GENESIS
     size: int = 0
     time: str = EARLIEST
@@ -57,7 +94,7 @@ def ledger_of(lines: list[bytes], path: Path) -> Ledger:
             raise EvidenceError(f"{path}: line {number} tells an earlier time than a line before it")
         events.append(event)
         head, time = sha256(line), event.get("time", time)
-    return Ledger(tuple(events), head, sum(map(len, lines)) + len(lines), time)
+    return Ledger(Events(events), head, sum(map(len, lines)) + len(lines), time)
 
 
 def suite_of(ledger: Ledger) -> str | None:

@@ -22,6 +22,7 @@ class Noop:
     guarantee: ClassVar[str] = "none: the model is left as it is"
     cite: ClassVar[str] = ""
     exact_for: ClassVar[frozenset[tuple[str, str]]] = frozenset()
+    by_first_involvement: ClassVar[bool] = True
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
@@ -40,6 +41,7 @@ class Retrain:
     guarantee: ClassVar[str] = "exact, for every law of draws: it is the reference"
     cite: ClassVar[str] = ""
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(EVERY_LAW)
+    by_first_involvement: ClassVar[bool] = True
     assumes: ClassVar[tuple[str, ...]] = ("a partition that is never drawn again", "non-adaptive requests")
     follows_reference: ClassVar[bool] = True
 

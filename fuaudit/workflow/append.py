@@ -34,7 +34,7 @@ def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
             "All rounds before are kept. Let the stages tell less.",
         )
     append_line(run / LEDGER, line)
-    return Ledger((*ledger.events, entry), sha256(line), size, time)
+    return Ledger(ledger.events.with_one(entry), sha256(line), size, time)
 
 
 def _time_after(last: str) -> str:

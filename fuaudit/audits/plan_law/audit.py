@@ -169,7 +169,7 @@ class PlanLaw:
         plans = self.planned(trial)
         beside = references(trial, key)
         compared = Comparison(0, None, 0)
-        for chunk in chunks(range(plans)):
+        for chunk in chunks(trial, range(plans)):
             compared = compared.then(compare(trial, beside, key, chunk))
             progress("plans", chunk.stop, plans)
             if compared.first is not None:
@@ -265,7 +265,7 @@ class PlanLaw:
         wanted = max([seen.plans, *(s.plans or 0 for s in suspects(seen.trial, alpha, self.effect))])
         plans = min(wanted, max(self.most, seen.plans))
         parts = []
-        for chunk in chunks(range(plans)):
+        for chunk in chunks(seen.trial, range(plans)):
             parts.append(simulate(seen.trial, key, chunk))
             progress("plans", chunk.stop, plans)
         fresh = retrained(seen.trial, key, range(plans))

@@ -15,16 +15,18 @@ from itertools import product
 from math import exp, expm1, log, log1p
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fuaudit.audits.plan_law.simulate import Step, Trial, chunks, sharing, trained
-from fuaudit.commitments.keys import derive
-from fuaudit.draws import END, START, Keyed, Position, Stream
+from fuaudit.audits.plan_law.simulate import Trial, chunks, fresh_for, trained
+from fuaudit.draws import END, START, Position, Stream
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
-from fuaudit.plans.expanded import NONE, Ids, Schedule
-from fuaudit.plans.involvement import foreseeing
-from fuaudit.plans.reference import REFERENCES, candidates
-from fuaudit.plans.stacked import Stack, expand_many
+from fuaudit.plans.expanded import NONE, Ids, Round
+from fuaudit.plans.involvement import involvements
+from fuaudit.plans.many import Plans, Streams, chosen
+from fuaudit.plans.plan import first_change
+from fuaudit.plans.reference import candidates
+from fuaudit.plans.stacked import LazySchedule, Stack
 
 PILOT = 32
 """Plans on which it is decided what a method is compared with. They are drawn for this alone, and not counted."""
@@ -134,21 +136,23 @@ def _alone(found: Plan, expected: Plan) -> Difference | None:
 
 def _read(found: Sequence[Plan], expected: Sequence[Plan]) -> list[Difference | None]:
     """The first difference of every pair, by reading all draws."""
-    ours, theirs = expand_many(found), expand_many(expected)
-    same = np.ones(len(found), dtype=np.bool_)
-    for mine, other in ((ours.cohorts, theirs.cohorts), (ours.batches, theirs.batches), (_cut(ours), _cut(theirs))):
-        shape = tuple(map(max, mine.shape, other.shape))
-        a, b = (_padded(array, shape) for array in (mine, other))
-        same &= (a == b).reshape(len(found), -1).all(axis=1)
-    return [
-        _initial(a, b) or (None if same[place] else _first(ours, theirs, place))
-        for place, (a, b) in enumerate(zip(found, expected, strict=True))
-    ]
+    ours, theirs = LazySchedule(found), LazySchedule(expected)
+    first: list[Difference | None] = [None] * len(found)
+    for number in range(1, ours.rounds + 1):  # all of them, also where all differ: each plan has to be readable
+        mine, other = ours.round(number), theirs.round(number)
+        same = np.ones(len(found), dtype=np.bool_)
+        for one, two in ((mine.cohorts, other.cohorts), (mine.batches, other.batches), (_cut(mine), _cut(other))):
+            shape = tuple(map(max, one.shape, two.shape))
+            a, b = (_padded(array, shape) for array in (one, two))
+            same &= (a == b).reshape(len(found), -1).all(axis=1)
+        for place in np.flatnonzero(~same).tolist():
+            first[place] = first[place] or _first(number, mine, other, place)
+    return [_initial(a, b) or seen for a, b, seen in zip(found, expected, first, strict=True)]
 
 
-def _cut(schedule: Schedule) -> Ids:
-    """The samples that were cut, ``(n, R, K, E, C)``; C is 0 where none were."""
-    return np.empty((*schedule.batches.shape[:4], 0), dtype=np.int64) if schedule.cut is None else schedule.cut
+def _cut(drawn: Round) -> Ids:
+    """The samples that were cut, ``(n, K, E, C)``; C is 0 where none were."""
+    return np.empty((*drawn.batches.shape[:3], 0), dtype=np.int64) if drawn.cut is None else drawn.cut
 
 
 def _padded(array: Ids, shape: Sequence[int]) -> Ids:
@@ -167,20 +171,19 @@ def _initial(found: Plan, expected: Plan) -> Difference | None:
     return Difference(START, f"numbers that begin with {ours[0]:.6f}", f"{theirs[0]:.6f}")
 
 
-def _first(ours: Schedule, theirs: Schedule, place: int) -> Difference | None:
-    """The first difference of one run of two schedules."""
-    for number in range(1, ours.rounds + 1):
-        a, b = (_ids(s.cohorts[place, number - 1]) for s in (ours, theirs))
-        if a != b:
-            return Difference(Position(number, 0), f"the cohort {a}", str(b))
-        for step, (at, client) in product(range(ours.batches.shape[3]), enumerate(a)):
-            x, y = ((_ids(of[place, number - 1, at, step]) for of in (s.batches, _cut(s))) for s in (ours, theirs))
-            (left, cut), (other, gone) = x, y
-            if left != other:
-                return Difference(Position(number, step + 1), f"samples {left} of client {client}", str(other))
-            if cut != gone:
-                what = f"samples {left} of client {client}, cut from a batch with {cut} besides"
-                return Difference(Position(number, step + 1), what, f"the same, with {gone}")
+def _first(number: int, ours: Round, theirs: Round, place: int) -> Difference | None:
+    """The first difference of one run in a round."""
+    a, b = (_ids(drawn.cohorts[place]) for drawn in (ours, theirs))
+    if a != b:
+        return Difference(Position(number, 0), f"the cohort {a}", str(b))
+    for step, (at, client) in product(range(ours.batches.shape[2]), enumerate(a)):
+        x, y = ((_ids(of[place, at, step]) for of in (drawn.batches, _cut(drawn))) for drawn in (ours, theirs))
+        (left, cut), (other, gone) = x, y
+        if left != other:
+            return Difference(Position(number, step + 1), f"samples {left} of client {client}", str(other))
+        if cut != gone:
+            what = f"samples {left} of client {client}, cut from a batch with {cut} besides"
+            return Difference(Position(number, step + 1), what, f"the same, with {gone}")
     return None
 
 
@@ -197,21 +200,21 @@ def references(trial: Trial, key: bytes) -> tuple[str, ...]:
     Raises:
         PluginError: an unlearner raised, or returned no plan over the retained population.
     """
-    plans, chosen = trained(trial, key, range(PILOT), PILOTS), []
+    plans, taken = trained(trial, key, range(PILOT), PILOTS), list[str]()
     for place, step in enumerate(trial.steps):
-        fresh = _fresh(key, f"{PILOTS} request", range(PILOT), place)
-        indexed, after = _taken(step, plans, fresh)
+        fresh = fresh_for(key, f"{PILOTS} request", range(PILOT), place)
+        involved = involvements(plans, step.request)
+        after = step.carrier.carried_out(plans, fresh, *involved)
         names = candidates(step.unlearner)
         for name in names if len(names) > 1 else ():
-            pairs = zip(indexed, fresh, strict=True)
-            expected = [REFERENCES[name].rewrite(plan, step.request, source, step.not_before) for plan, source in pairs]
+            expected = trial.reference(place, name).carried_out(plans, fresh, *involved)
             if all(found is None for found in differences(after, expected)):
-                chosen.append(name)
+                taken.append(name)
                 break
         else:
-            chosen.append(names[0])
+            taken.append(names[0])
         plans = after
-    return tuple(chosen)
+    return tuple(taken)
 
 
 def compare(trial: Trial, beside: Sequence[str], key: bytes, numbers: range) -> Comparison:
@@ -225,61 +228,64 @@ def compare(trial: Trial, beside: Sequence[str], key: bytes, numbers: range) -> 
         PluginError: an unlearner raised, or returned no plan over the retained population.
     """
     equal = redrawn = 0
-    for chunk in chunks(numbers):
-        plans, expected, anew = _carried_out(trial, beside, key, chunk)
-        redrawn += anew
-        for number, found in enumerate(differences(plans, expected)):
+    for chunk in chunks(trial, numbers):
+        plans, expected, same = _carried_out(trial, beside, key, chunk)
+        redrawn += int(expected.by_form(expected, lambda streams, _: _redraws(streams)).sum())
+        apart = np.flatnonzero(~same)
+        read = differences(plans.some(apart), expected.some(apart)) if len(apart) else iter(())
+        for number, found in zip(apart.tolist(), read, strict=True):
             if found is not None:
                 return Comparison(equal + number, found, redrawn)
         equal += len(chunk)
     return Comparison(equal, None, redrawn)
 
 
-def _carried_out(trial: Trial, beside: Sequence[str], key: bytes, numbers: range) -> tuple[list[Plan], list[Plan], int]:
-    """Plans by the methods and by the references, and how many of the latter draw anything anew."""
+def _carried_out(
+    trial: Trial, beside: Sequence[str], key: bytes, numbers: range
+) -> tuple[Plans, Plans, NDArray[np.bool_]]:
+    """Plans by the methods and by the references, and which of them have the same sources everywhere, ``(n,)``."""
     plans = trained(trial, key, numbers)
-    expected = plans
+    expected, same = plans, np.ones(len(plans), dtype=np.bool_)
     for place, (step, name) in enumerate(zip(trial.steps, beside, strict=True)):
-        fresh = _fresh(key, REQUEST, numbers, place)
-        others = [i for i, (a, b) in enumerate(zip(plans, expected, strict=True)) if a is not b]
-        known, plans = _taken(step, plans, fresh)
-        if others:
-            apart, _, _ = foreseeing([expected[i] for i in others], step.request)
-            for i, plan in zip(others, apart, strict=True):
-                known[i] = plan
-        reference = REFERENCES[name]
-        made = [
-            reference.rewrite(plan, step.request, source, step.not_before)
-            for plan, source in zip(known, fresh, strict=True)
-        ]
-        expected = [a if same_sources(a, b) else b for a, b in zip(plans, made, strict=True)]
-    kept = [(0, 0)]
-    anew = sum(any([s.origin for s in row] != kept for row in plan.streams.values()) for plan in expected)
-    return plans, expected, anew
+        fresh = fresh_for(key, REQUEST, numbers, place)
+        involved = involvements(plans, step.request)
+        after = step.carrier.carried_out(plans, fresh, *involved)
+        rounds, steps = (found.copy() for found in involved)
+        if len(others := np.flatnonzero(~same)):
+            rounds[others], steps[others] = involvements(expected.some(others), step.request)
+        made = trial.reference(place, name).carried_out(expected, fresh, rounds, steps)
+        same, plans = _same_sources(after, made), after
+        expected = chosen(same, plans, made)
+    return plans, expected, same
 
 
-def _fresh(key: bytes, label: str, numbers: range, place: int) -> list[Keyed]:
-    return [Keyed(derive(key, label, str(number), str(place))) for number in numbers]
+def _same_sources(ours: Plans, theirs: Plans) -> NDArray[np.bool_]:
+    """:func:`same_sources` of every pair, ``(n,)``."""
+    same: NDArray[np.bool_] = ours.by_form(theirs, lambda a, b: first_change(a, b) == END)
+    for a, b in zip(ours.columns, theirs.columns, strict=True):
+        if a is not b:
+            same &= np.array([one is other or one == other for one, other in zip(a, b, strict=True)])
+    return same
+
+
+def _redraws(streams: Streams) -> bool:
+    """Whether any draw is not that of training."""
+    return any([segment.origin for segment in row] != [(0, 0)] for row in streams.values())
 
 
 def first_holding(trial: Trial, key: bytes, numbers: range) -> str:
     """The first of these plans that draws what was to be forgotten, and in which round; "" for none."""
     plans = trained(trial, key, numbers)
     for place, step in enumerate(trial.steps):
-        _, plans = _taken(step, plans, _fresh(key, REQUEST, numbers, place))
+        fresh = fresh_for(key, REQUEST, numbers, place)
+        plans = step.carrier.carried_out(plans, fresh, *involvements(plans, step.request))
     clients = [c for step in trial.steps for c in step.request.clients]
     samples = [s for step in trial.steps for s in step.request.samples]
     for number, plan in zip(numbers, plans, strict=True):
-        drawn = expand_many([plan])
-        there = np.isin(drawn.cohorts[0], clients).any(axis=1)
-        for held in (drawn.batches, _cut(drawn)):
-            there |= np.isin(held[0], samples).any(axis=(1, 2, 3))
-        if there.any():
-            return f"plan {number + 1}, round {int(there.argmax()) + 1}"
+        drawn = LazySchedule([plan])
+        for round_number in range(1, drawn.rounds + 1):
+            here = drawn.round(round_number)
+            held = np.isin(here.batches, samples).any() or np.isin(_cut(here), samples).any()
+            if held or np.isin(here.cohorts, clients).any():
+                return f"plan {number + 1}, round {round_number}"
     return ""
-
-
-def _taken(step: Step, plans: list[Plan], fresh: Sequence[Keyed]) -> tuple[list[Plan], list[Plan]]:
-    """Plans with the first involvement of a request known, and what its method makes of them."""
-    indexed, _, _ = foreseeing(plans, step.request)
-    return indexed, sharing(step.rewritten(indexed, fresh), plans)

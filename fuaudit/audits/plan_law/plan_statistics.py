@@ -22,8 +22,8 @@ from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request, UniformLaw, exact_laws
 from fuaudit.plans.exact_laws import Categories, Number, counting, quarters
-from fuaudit.plans.expanded import NONE, occurrence_numbers
-from fuaudit.plans.stacked import Stack
+from fuaudit.plans.expanded import NONE
+from fuaudit.plans.stacked import PLACES, Stack, isin
 
 Ids = NDArray[np.int64]
 NOTHING = -1
@@ -97,15 +97,26 @@ def score(stack: Stack, probe: Probe, cohorts: Ids | None = None) -> Ids:
     batches of the focus client and of the owners of erased samples, are drawn; ``cohorts (n, R, K)`` saves
     drawing those again.
     """
-    cohorts = stack.cohorts() if cohorts is None else cohorts
-    mine = cohorts == probe.client
-    there = mine.any(axis=2)
-    rounds = np.where(there.any(axis=1), there.argmax(axis=1), stack.law.rounds)
-    again = _repeated(cohorts)
-    target, members = _in_batches(stack, probe, cohorts)
-    if probe.target.clients:
-        target = target + np.isin(cohorts, probe.target.clients).sum(axis=(1, 2))
-    return np.stack([target, mine.sum(axis=(1, 2)), rounds, again, members], axis=1).astype(np.int64)
+    rounds, erased = stack.law.rounds, probe.target
+    owners = {p.owner[s] for s in erased.samples for p in stack.populations if s in p.owner}
+    owners |= {probe.client} if probe.sample != NOTHING else set()
+    found = np.zeros((len(stack.plans), len(NUMBERS)), dtype=np.int64)
+    target, participations, first, again, members = found.T  # views: what is added up there is found
+    first[:] = rounds
+    for some in stack.blocks(PLACES):
+        here = stack.cohorts(some) if cohorts is None else cohorts[:, some.start - 1 : some.stop - 1]
+        mine = here == probe.client
+        run, column = np.nonzero(mine.any(axis=2))
+        np.minimum.at(first, run, column + some.start - 1)
+        participations += mine.sum(axis=(1, 2))
+        again += _repeated(here)
+        if erased.clients:
+            target += isin(here, erased.clients).sum(axis=(1, 2))
+        for run, _, drawn in stack.batches_of_owners(here, sorted(owners), some.start):
+            np.add.at(target, run, isin(drawn, erased.samples).any(axis=2).sum(axis=1))
+            if probe.sample != NOTHING:  # padding is no sample
+                np.add.at(members, run, (drawn == probe.sample).any(axis=2).sum(axis=1))
+    return found
 
 
 def _repeated(cohorts: Ids) -> Ids:
@@ -113,24 +124,6 @@ def _repeated(cohorts: Ids) -> Ids:
     ordered = np.sort(cohorts, axis=2)
     same = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] != NONE)
     return np.asarray(same.any(axis=2).sum(axis=1), dtype=np.int64)
-
-
-def _in_batches(stack: Stack, probe: Probe, cohorts: Ids) -> tuple[Ids, Ids]:
-    """Batches with an erased sample, and batches with the focus sample: ``(n,)`` each."""
-    erased = probe.target.samples
-    owners = {p.owner[s] for s in erased for p in stack.populations if s in p.owner}
-    if probe.sample != NOTHING:
-        owners.add(probe.client)
-    run, column, place = np.nonzero(np.isin(cohorts, sorted(owners)))
-    client = cohorts[run, column, place]
-    occurrence = occurrence_numbers(cohorts)[run, column, place]
-    drawn = stack.batches_of(run, column + 1, client, occurrence)
-    counts = [np.isin(drawn, erased).any(axis=2).sum(axis=1), (drawn == probe.sample).any(axis=2).sum(axis=1)]
-    runs = len(cohorts)
-    if probe.sample == NOTHING:  # padding is no sample
-        counts[1] = np.zeros_like(counts[0])
-    first, second = (np.bincount(run, weights=c, minlength=runs).astype(np.int64) for c in counts)
-    return first, second
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Plans drawn, rewritten and scored by the ten thousand.
 
 Every plan follows from the key of the audit and its own number, so results do not depend on how numbers are
-grouped. The rewriter runs as it is installed, once a plan; what surrounds it is arrays.
+grouped. The rewriter runs as it is installed, once a plan, or once for each cut that it declares to go by
+(:mod:`fuaudit.plans.cuts`); what surrounds it is arrays.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.audits.plan_law.plan_statistics import Probe, score
-from fuaudit.commitments.keys import derive
-from fuaudit.draws import END, Keyed, Position
-from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
+from fuaudit.declared import says
+from fuaudit.draws import END, Position
+from fuaudit.draws.columns import Derived
+from fuaudit.errors import UsageError
+from fuaudit.plans import Law, Population, Request, UniformLaw
+from fuaudit.plans.cuts import Carrier
 from fuaudit.plans.expanded import NONE
-from fuaudit.plans.involvement import foreseeing
-from fuaudit.plans.reference import Edited
-from fuaudit.plans.stacked import Stack
-from fuaudit.plans.veil import rewritten
+from fuaudit.plans.involvement import involvements
+from fuaudit.plans.many import Plans, Streams
+from fuaudit.plans.plan import first_change
+from fuaudit.plans.reference import REFERENCES, Edited
+from fuaudit.plans.stacked import PLACES, Stack
 
 Ids = NDArray[np.int64]
 CHUNK = 2048
-"""Plans worked on at once; about 60 MB with 150 places a plan."""
+"""Plans worked on at once, at most."""
 
 KEPT = -1
 """No round was restarted."""
@@ -51,10 +55,10 @@ class Step:
         """Whether an editor carries it out."""
         return isinstance(self.unlearner, Edited)
 
-    def rewritten(self, plans: Sequence[Plan], fresh: Sequence[Keyed]) -> list[Plan]:
-        """What the unlearner makes of plans, each with its own new draws."""
-        pairs = zip(plans, fresh, strict=True)
-        return [rewritten(self.unlearner, self.name, plan, self.request, f, self.not_before) for plan, f in pairs]
+    @cached_property
+    def carrier(self) -> Carrier:
+        """What carries it out on many plans, and remembers what came of each cut."""
+        return Carrier(self.unlearner, self.name, self.request, self.not_before)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,16 @@ class Trial:
     def behind_edit(self) -> bool:
         """Whether the last request came to an edited run, whose plan still names what the editor was to erase."""
         return len(self.steps) > 1 and self.steps[-2].edits
+
+    @cached_property
+    def _references(self) -> dict[tuple[int, str], Carrier]:
+        return {}
+
+    def reference(self, place: int, name: str) -> Carrier:
+        """What carries out one step of :attr:`steps` by a reference of this name; one object for all plans."""
+        step = self.steps[place]
+        made = Carrier(REFERENCES[name], name, step.request, step.not_before)
+        return self._references.setdefault((place, name), made)
 
     @cached_property
     def drawn_over(self) -> Population:
@@ -141,15 +155,20 @@ class Scores:
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in cls.__annotations__))
 
 
-def chunks(numbers: range) -> Iterator[range]:
-    """Numbers of plans, in parts that are worked on at once."""
-    return (range(start, min(start + CHUNK, numbers.stop)) for start in range(numbers.start, numbers.stop, CHUNK))
+def chunks(trial: Trial, numbers: range) -> Iterator[range]:
+    """Numbers of plans, in parts that are worked on at once: fewer where plans have more places."""
+    size = max(1, min(CHUNK, PLACES // (trial.law.rounds * max(1, says(trial.law, "cohort_size")))))
+    return (range(start, min(start + size, numbers.stop)) for start in range(numbers.start, numbers.stop, size))
 
 
-def trained(trial: Trial, key: bytes, numbers: range, label: str = "plan law training") -> list[Plan]:
+def trained(trial: Trial, key: bytes, numbers: range, label: str = "plan law training") -> Plans:
     """The training plans with these numbers."""
-    secrets = (derive(key, label, str(number)) for number in numbers)
-    return [Plan.fresh(trial.law, trial.population, Keyed(secret)) for secret in secrets]
+    return Plans.fresh(trial.law, trial.population, Derived(key, label, numbers))
+
+
+def fresh_for(key: bytes, label: str, numbers: range, place: int) -> Derived:
+    """The new draws of plans with these numbers for one request of a trial."""
+    return Derived(key, label, numbers, (str(place),))
 
 
 def simulate(trial: Trial, key: bytes, numbers: range) -> Scores:
@@ -158,78 +177,56 @@ def simulate(trial: Trial, key: bytes, numbers: range) -> Scores:
     Raises:
         PluginError: an unlearner raised, or returned no plan over the retained population.
     """
-    return Scores.joined([_chunk(trial, key, chunk) for chunk in chunks(numbers)])
+    return Scores.joined([_chunk(trial, key, chunk) for chunk in chunks(trial, numbers)])
 
 
 def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
     plans, rounds = trained(trial, key, numbers), trial.law.rounds
-    cohorts = Stack(plans).cohorts()
+    # of plans that are too large to be held, the cohorts are drawn some at a time, and again where they are needed
+    cohorts = Stack(plans).cohorts() if len(plans) * rounds * trial.uniform.cohort_size <= PLACES else None
     touched = np.zeros(len(plans), dtype=np.bool_)
     first, redrawn = np.empty(0, dtype=np.int64), np.empty((len(plans), len(trial.steps)), dtype=np.int64)
     for place, step in enumerate(trial.steps):
-        indexed, involved, at_step = foreseeing(plans, step.request, cohorts)
+        involved, at_step = involvements(plans, step.request, cohorts)
         if place == 0:
             first = np.minimum(involved - 1, rounds)
-        fresh = [Keyed(derive(key, "plan law request", str(number), str(place))) for number in numbers]
-        after = step.rewritten(indexed, fresh)
-        changes = np.array([_first_change(new, old) for new, old in zip(after, plans, strict=True)])
+        fresh = fresh_for(key, "plan law request", numbers, place)
+        after = step.carrier.carried_out(plans, fresh, involved, at_step)
+        changes = after.by_form(plans, _first_change)
         redrawn[:, place] = np.clip(rounds + 1 - np.maximum(changes, 1), 0, None)
-        plans = sharing(after, plans)
-        cohorts = _cohorts(plans, np.flatnonzero(changes <= rounds), cohorts)
+        plans = after
+        if cohorts is not None:
+            cohorts = _cohorts(plans, changes, cohorts)
         touched = (involved < step.not_before.round) | (
             (involved == step.not_before.round) & (at_step < step.not_before.step)
         )
-    kept = redrawn[:, -1] == 0
-    column = np.where(kept, 0, rounds - redrawn[:, -1])
-    present = (cohorts[np.arange(len(plans)), column] == trial.probe.client).any(axis=1)
-    restarted = np.where(kept, KEPT, present)
-    return Scores(score(Stack(plans), trial.probe, cohorts), first, touched, redrawn, restarted)
+    stack, restarted = Stack(plans), np.full(len(plans), KEPT, dtype=np.int64)
+    changed = np.flatnonzero(redrawn[:, -1])
+    drawn = stack.cohorts_at(changed, rounds + 1 - redrawn[changed, -1])
+    restarted[changed] = (drawn == trial.probe.client).any(axis=1)
+    return Scores(score(stack, trial.probe, cohorts), first, touched, redrawn, restarted)
 
 
 def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
     """The numbers of plans drawn on the retained population, ``(n, 5)``: what the known laws describe."""
     parts = []
-    for chunk in chunks(numbers):
-        sources = (Keyed(derive(key, "plan law retraining", str(number))) for number in chunk)
-        plans = [Plan.fresh(trial.law, trial.retained, source) for source in sources]
+    for chunk in chunks(trial, numbers):
+        plans = Plans.fresh(trial.law, trial.retained, Derived(key, "plan law retraining", chunk))
         parts.append(score(Stack(plans), replace(trial.probe, target=Request()), None))
     return np.concatenate(parts)
 
 
-def _first_change(new: Plan, old: Plan) -> int:
-    """The first round that is not kept; most plans are kept as a whole, which is quicker to see."""
-    return END.round if new.streams == old.streams else new.first_change(old).round
+def _first_change(new: Streams, old: Streams) -> int:
+    """The first round that is not kept."""
+    return first_change(new, old).round
 
 
-def _cohorts(plans: list[Plan], changed: Ids, known: Ids) -> Ids:
-    """The cohorts of rewritten plans, of which only those at the places ``changed`` are not drawn as before."""
-    if not len(changed):
+def _cohorts(plans: Plans, changes: Ids, known: Ids) -> Ids:
+    """The cohorts of rewritten plans, ``(n, R, K)``: those of rounds before ``changes (n,)`` are as ``known``."""
+    run, column = np.nonzero(np.arange(1, plans.law.rounds + 1) >= changes[:, None])
+    if not len(run):
         return known
-    drawn = Stack([plans[place] for place in changed]).cohorts()
-    places = max(drawn.shape[2], known.shape[2])
-    cohorts = np.full((*known.shape[:2], places), NONE, dtype=np.int64)
-    cohorts[..., : known.shape[2]] = known
-    cohorts[changed] = NONE
-    cohorts[changed, :, : drawn.shape[2]] = drawn
+    drawn = Stack(plans).cohorts_at(run, column + 1)
+    cohorts = np.pad(known, [(0, 0), (0, 0), (0, drawn.shape[1] - known.shape[2])], constant_values=NONE)
+    cohorts[run, column] = drawn
     return cohorts
-
-
-def sharing(plans: Sequence[Plan], before: Sequence[Plan]) -> list[Plan]:
-    """Rewritten plans over one and the same history of populations, so that they can be stacked.
-
-    Args:
-        before: the plans that were rewritten; these share their history already.
-
-    Raises:
-        PluginError: a plan was given another history of populations.
-    """
-    earlier, last = before[0].populations, plans[0].retained
-    shared = (*earlier, last)
-    made = []
-    for plan in plans:
-        if any(a is not b for a, b in zip(plan.populations, shared, strict=True)):
-            if plan.populations != shared:
-                raise PluginError("an unlearner returned a plan over another history of populations")
-            plan = replace(plan, populations=shared)
-        made.append(plan)
-    return made
