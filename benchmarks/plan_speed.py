@@ -63,7 +63,8 @@ rewritten and scored.
 {curve}
 
 MB are the most that was held in one measurement, above what the process held before it; what an earlier measurement \
-left to the allocator does not count, so a 0 says that it was enough. Memory is bounded by `PLACES` in `fuaudit/plans/stacked.py`: rounds are drawn some at a time where a plan has more.
+left to the allocator does not count, so a 0 says that it was enough. Memory is bounded by `PLACES` in \
+`fuaudit/plans/stacked.py`: rounds are drawn some at a time where a plan has more.
 """
 
 
