@@ -36,15 +36,15 @@ Rows = dict[tuple[str, str], list[dict[str, Any]]]
 PAGE_TEXT = """\
 # How fast plans are drawn, rewritten and scored
 
-    python benchmarks/plan_speed.py --before PYTHON
+    python benchmarks/plan_speed.py --before PYTHON --plans {plans}
 
 {machine}, numba {numba}. {turns} turns of three processes, one a way; PYTHON is that of fuaudit at \
 {commit}. Ratios are those of processor time within turns: medians, and in brackets the lowest and the highest. \
 Numbers read off the plans were equal in every turn. The setting is MNIST as FATS has it: 300 clients of 200 samples, \
 5 a round, 30 rounds, 10 steps of 10. One core; the load of the machine was {load}.
 
-| {plans:,} plans | before: microseconds a plan | times faster, NumPy alone | times faster, compiled | MB above \
-import: before, NumPy, compiled |
+| {plans:,} plans | before: microseconds a plan | times faster, NumPy alone | times faster, compiled | MB more: \
+before, NumPy, compiled |
 |---|---|---|---|---|
 {lines}
 
@@ -62,7 +62,9 @@ rewritten and scored.
 |---|---|---|---|---|---|---|
 {curve}
 
-Memory is bounded by `PLACES` in `fuaudit/plans/stacked.py`: rounds are drawn some at a time where a plan has more.
+MB are the most that was held in one measurement, above what the process held before it; what an earlier measurement \
+left to the allocator does not count, so a 0 says that it was enough. Memory is bounded by `PLACES` in \
+`fuaudit/plans/stacked.py`: rounds are drawn some at a time where a plan has more.
 """
 
 

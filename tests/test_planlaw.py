@@ -26,6 +26,7 @@ from fuaudit.audits.plan_law.known_laws import chance, registered
 from fuaudit.audits.plan_law.outcome import finding
 from fuaudit.audits.plan_law.plan_statistics import NUMBERS, Probe, of_history, score, statistics
 from fuaudit.audits.plan_law.simulate import Scores, Step, Trial, retrained
+from fuaudit.commitments.keys import derive
 from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exact_laws
@@ -218,7 +219,7 @@ def slowly(trial, numbers):
     """Plans rewritten without anything foreseen."""
     plans = simulate.trained(trial, KEY, numbers)
     for place, step in enumerate(trial.steps):
-        sources = [Keyed(simulate.derive(KEY, "plan law request", str(n), str(place))) for n in numbers]
+        sources = [Keyed(derive(KEY, "plan law request", str(n), str(place))) for n in numbers]
         plans = [
             step.unlearner.rewrite(plan, step.request, source, step.not_before)
             for plan, source in zip(plans, sources, strict=True)
@@ -281,7 +282,7 @@ def test_scores_equal_full_materialisation(name, replacement):
 def test_scores_equal_full_materialisation_in_the_paper_s_setting():
     for request in (Request.of(samples=[0]), Request.of(clients=[0])):
         trial = Trial(MNIST, MNIST_CLIENTS, (Step(FatsUnlearning(), "fats", request),))
-        plans = simulate.sharing(slowly(trial, range(100)), simulate.trained(trial, KEY, range(1)))
+        plans = slowly(trial, range(100))
         expected = [of_history(history, trial.probe) for history in histories(expand_many(plans))]
         assert simulate.simulate(trial, KEY, range(100)).unlearned.tolist() == [list(row) for row in expected]
 
