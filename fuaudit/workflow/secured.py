@@ -16,11 +16,11 @@ from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
 from fuaudit.secure.names import EXACT
-from fuaudit.secure.suites import Books
+from fuaudit.secure.suites import Books, remembered
 from fuaudit.training.releases import NOISY
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.workflow.transcripts import kept
+from fuaudit.workflow.transcripts import kept, messages_after
 from fuaudit.workflow.writer import RunWriter
 
 
@@ -42,10 +42,17 @@ def secured(ready: Setup, suite: str | None, books: Books) -> Setup:
     return replace(ready, procedure=replace(ready.procedure, exchange=ready.procedure.exchange.secured(suite, books)))
 
 
-def keep_messages(books: Books, writer: RunWriter, plan: Plan) -> None:
-    """Have the parties of a run that was begun sign by what it committed to, and keep all that they send."""
-    if writer.transcript is not None:
-        books.kept = kept(writer, plan)
+def books_of(writer: RunWriter, plan: Plan) -> Books:
+    """What the parties of a run that was begun remember: they sign by what it committed to, and all of it is kept.
+
+    Of a round that broke off they know what they answered, and what was opened is not opened again.
+    """
+    if writer.transcript is None:
+        return Books()
+    messages = messages_after(writer.path, writer.transcript.chain, max(writer.stored, default=0))
+    books = remembered(messages)
+    books.kept = kept(writer, plan, messages)
+    return books
 
 
 def require_same_platform(ledger: Ledger, here: Platform) -> None:

@@ -35,7 +35,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import keep_messages, secured
+from fuaudit.workflow.secured import books_of, secured
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -78,8 +78,7 @@ def train(
     require_new(out)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
-    books = Books()
-    sums = secured(ready, secure, books)
+    secured(ready, secure, Books())  # what it refuses it refuses before anything is written
     require_memory(ready, prepared.first.common.original)
     require_space(out, size_of_run(ready, prepared.first.common.original))
     platform = Platform.here(ready, 0)
@@ -89,7 +88,7 @@ def train(
         baseline(*commonest(ready.dataset.test_targets))
     with claimed(out):
         writer = prepared.begin(out, platform, secure)
-        keep_messages(books, writer, prepared.plan)
+        sums = secured(ready, secure, books_of(writer, prepared.plan))
         return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 
 
