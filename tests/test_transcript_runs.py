@@ -10,6 +10,7 @@ from test_secured_runs import FEDAVG, FEDREP, NOISY, trained
 from tests_support import AUDIT_KEY, told
 
 from fuaudit import load_run, unlearn
+from fuaudit.audits.lineage.other_copies import other_copies
 from fuaudit.audits.transcript.audit import Transcript
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError
@@ -23,7 +24,7 @@ from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.suites import Kept as InRun
-from fuaudit.secure.transcript import messages_of, read_chain
+from fuaudit.secure.transcript import messages_of, opened_in, read_chain
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -295,6 +296,8 @@ def test_a_child_has_a_transcript_of_its_own_and_a_prune_leaves_the_chain(tmp_pa
     found = Transcript().examine(Case(Evidence(child, parent, tiny_dataset()), Keyed(AUDIT_KEY)))
     assert found.verdict == "PASS", found.details
     assert 0 not in {message.sender for message in messages(child)}
+    copies = {copy.place: copy.why for copy in other_copies(Case(Evidence(child, parent, None), Keyed(AUDIT_KEY)))}
+    assert copies["parent/transcript/"] == "holds messages of secure sums of 2 rounds, also of erased clients"
     before = (child.path / CHAIN).read_bytes()
     pruned, _ = prune(child)
     assert [path.name for path in (pruned.path / "transcript").iterdir()] == ["chain.jsonl"]
@@ -305,6 +308,24 @@ def test_a_child_has_a_transcript_of_its_own_and_a_prune_leaves_the_chain(tmp_pa
     (pruned.path / of_round(BODIES, 1)).write_bytes(b"")
     with pytest.raises(EvidenceError, match=r"has transcript/000001.bodies"):
         load_run(pruned.path)
+
+
+def test_sums_whose_difference_is_an_erased_row_are_found(tmp_path, monkeypatch):
+    """A child that was made all the same: its round 1 has the model of its parent's, and no noise of its own."""
+    parent = trained(tmp_path / "parent", FEDAVG, "plain")
+    monkeypatch.setattr("fuaudit.workflow.unlearn.require_fresh_noise", lambda run, unlearner: None)
+    child = unlearn(parent, "fats", Request.of([0]), tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
+    found = Transcript().examine(Case(Evidence(child, parent, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert found.verdict == "FAIL"
+    assert [line[:31] for line in found.details] == ["round 1, difference: sums of thi"[:31]]
+    total = [sum(one.sums for one in opened_in(messages_in(run, 1)).values()) for run in (parent, child)]
+    assert (total[0] - total[1]).any()
+    alone = Transcript().examine(Case(Evidence(child, None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert (alone.verdict, "may have opened rounds from the same models" in alone.shows) == ("INCONCLUSIVE", True)
+
+
+def messages_in(run, number):
+    return [message for message in messages(run) if message.round == number]
 
 
 def test_an_archive_keeps_the_transcript(honest, tmp_path):

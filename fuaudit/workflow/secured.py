@@ -13,11 +13,10 @@ from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.platforms import Platform, platforms_of
-from fuaudit.runs.released import by_config, strangers
+from fuaudit.runs.released import has_noise
 from fuaudit.runs.run import Run
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.suites import Books, remembered
-from fuaudit.training.releases import NOISY
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.workflow.transcripts import kept, messages_after
@@ -69,7 +68,7 @@ def require_same_platform(ledger: Ledger, here: Platform) -> None:
 def require_fresh_noise(run: Run, unlearner: object) -> None:
     """UsageError where sums of a child would tell the row of who is erased: parent minus child."""
     suite = suite_of(run.ledger)
-    if suite is None or (not is_editor(unlearner) and _has_noise(run)):
+    if suite is None or (not is_editor(unlearner) and has_noise(run)):
         return
     raise UsageError(
         f"the sums of {run.path} were opened by {suite!r}: where retained clients send again what they sent before, "
@@ -78,8 +77,3 @@ def require_fresh_noise(run: Run, unlearner: object) -> None:
         '"gaussian-noise", and use an unlearner that rewrites plans. Or train without --secure, where nothing is '
         "hidden from you.",
     )
-
-
-def _has_noise(run: Run) -> bool:
-    """Whether all that honest clients send has noise of their own draw, in parts whose word an account takes."""
-    return any(release.mechanism in NOISY for release in by_config(run, strangers(run)))
