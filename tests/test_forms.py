@@ -21,7 +21,7 @@ from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.forms import parse_canonical, parse_json, parse_pretty, pretty_json, tensor_bytes
 from fuaudit.formats.forms import toml_bytes as toml
 from fuaudit.plans import Request
-from fuaudit.runs.forms import Json, Lines, Tensors, Toml
+from fuaudit.runs.forms import Envelopes, Json, Lines, Tensors, Toml
 from fuaudit.runs.layout import (
     CHECKPOINT,
     FILES,
@@ -163,7 +163,7 @@ def test_files_are_named_once():
     for name, file in FILES.items():
         assert name == file.name
         assert file.role
-        assert isinstance(file.form, Json | Tensors | Toml | Lines)
+        assert isinstance(file.form, Json | Tensors | Toml | Lines | Envelopes)
     assert file_of("checkpoints/000007.safetensors").name == CHECKPOINT
     for strange in ("checkpoints/7.safetensors", CHECKPOINT, "checkpoints/0000007.safetensors", "model.pkl", ""):
         assert file_of(strange) is None

@@ -279,7 +279,7 @@ def opened(monkeypatch):
             raise KeyboardInterrupt  # opened, and nothing of the round was stored
         return made
 
-    monkeypatch.setattr(Suite, "opened", noting)
+    monkeypatch.setattr(Suite, "opened", noting)  # what is asked of a suite: it can have told it before
     return found, kill
 
 
@@ -301,7 +301,7 @@ def test_a_run_that_was_killed_goes_on_behind_its_last_round(tmp_path, opened):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_round_that_was_opened_and_not_stored_is_opened_over_the_same_rows_or_not(
+def test_a_round_that_was_opened_and_not_stored_is_asked_for_the_same_rows_or_not(
     tmp_path, monkeypatch, opened, number
 ):
     whole = trained(tmp_path / "whole")

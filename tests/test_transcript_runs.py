@@ -10,22 +10,27 @@ from test_secured_runs import FEDAVG, FEDREP, NOISY, trained
 from tests_support import AUDIT_KEY, told
 
 from fuaudit import load_run, unlearn
+from fuaudit.audits.lineage.other_copies import other_copies
 from fuaudit.audits.transcript.audit import Transcript
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import append_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import BODIES, CHAIN, of_round
 from fuaudit.runs.transcripts import body_of, chain_of, heads_after
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.suites import Suite
-from fuaudit.secure.transcript import messages_of
+from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.suites import Books, Suite
+from fuaudit.secure.suites import Kept as InRun
+from fuaudit.secure.transcript import messages_of, opened_in, read_chain
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
+from fuaudit.workflow.resume import resume
 from fuaudit.workflow.transcripts import Keeper, begin_transcript, kept
 
 SUITES = "plain", "bfv+mask"
@@ -291,6 +296,8 @@ def test_a_child_has_a_transcript_of_its_own_and_a_prune_leaves_the_chain(tmp_pa
     found = Transcript().examine(Case(Evidence(child, parent, tiny_dataset()), Keyed(AUDIT_KEY)))
     assert found.verdict == "PASS", found.details
     assert 0 not in {message.sender for message in messages(child)}
+    copies = {copy.place: copy.why for copy in other_copies(Case(Evidence(child, parent, None), Keyed(AUDIT_KEY)))}
+    assert copies["parent/transcript/"] == "holds messages of secure sums of 2 rounds, also of erased clients"
     before = (child.path / CHAIN).read_bytes()
     pruned, _ = prune(child)
     assert [path.name for path in (pruned.path / "transcript").iterdir()] == ["chain.jsonl"]
@@ -303,7 +310,85 @@ def test_a_child_has_a_transcript_of_its_own_and_a_prune_leaves_the_chain(tmp_pa
         load_run(pruned.path)
 
 
+def test_sums_whose_difference_is_an_erased_row_are_found(tmp_path, monkeypatch):
+    """A child that was made all the same: its round 1 has the model of its parent's, and no noise of its own."""
+    parent = trained(tmp_path / "parent", FEDAVG, "plain")
+    monkeypatch.setattr("fuaudit.workflow.unlearn.require_fresh_noise", lambda run, unlearner: None)
+    child = unlearn(parent, "fats", Request.of([0]), tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
+    found = Transcript().examine(Case(Evidence(child, parent, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert found.verdict == "FAIL"
+    assert [line[:31] for line in found.details] == ["round 1, difference: sums of thi"[:31]]
+    total = [sum(one.sums for one in opened_in(messages_in(run, 1)).values()) for run in (parent, child)]
+    assert (total[0] - total[1]).any()
+    alone = Transcript().examine(Case(Evidence(child, None, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert (alone.verdict, "may have opened rounds from the same models" in alone.shows) == ("INCONCLUSIVE", True)
+
+
+def messages_in(run, number):
+    return [message for message in messages(run) if message.round == number]
+
+
 def test_an_archive_keeps_the_transcript(honest, tmp_path):
     run = honest["bfv+mask"]
     redacted = redact(run, tmp_path / "redacted")
     assert [one.body for one in messages(redacted)] == [one.body for one in messages(run)]
+
+
+# a run that broke off
+
+
+@pytest.fixture
+def killed(monkeypatch):
+    """Kills the writing of a transcript in the middle of the write of a number."""
+    counts = []
+
+    def arm(number):
+        counts.append(number)
+
+    def torn(path, content, durable=True):
+        if not counts:
+            return append_bytes(path, content, durable)
+        counts[0] -= 1
+        if counts[0] < 0:
+            counts.clear()
+            append_bytes(path, content[: len(content) // 2], durable)
+            raise KeyboardInterrupt
+        return append_bytes(path, content, durable)
+
+    monkeypatch.setattr("fuaudit.workflow.transcripts.append_bytes", torn)
+    return arm
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_run_that_is_killed_at_any_write_opens_no_buffer_twice(honest, tmp_path, killed, suite):
+    """The digest is that of a run that was not; what was opened before stands in the transcript as it stood."""
+    whole = honest[suite]
+    writes = 2 * len(chain_of(whole.path).entries) + 4  # and two flushes a round
+    for number in range(1, writes, 7 if suite == "plain" else 23):
+        path = tmp_path / str(number)
+        killed(number)
+        with pytest.raises(KeyboardInterrupt):
+            trained(path, FEDREP, suite)
+        content = (path / CHAIN).read_bytes()
+        before = read_chain(content[: content.rfind(b"\n") + 1], path).ended().entries
+        run = resume(path, tiny_dataset())
+        assert run.digest == whole.digest
+        assert chain_of(path).entries[: len(before)] == before
+        ends = [(one.round, one.buffer) for one in chain_of(path).entries if one.step in ("receipt", "opened")]
+        assert ends == [(1, 0), (1, 1), (2, 0), (2, 1)]
+        assert examined(load_run(path)).verdict == "PASS"
+
+
+def test_a_sum_that_was_opened_is_not_given_for_other_rows(tmp_path):
+    """Of other clients, of other columns: a second sum is refused."""
+    suite, found = Suite("plain", 3), []
+    rows = np.arange(6).reshape(2, 3)
+    first = suite.opened(rows, 12, [4, 7], at=(1, 0), record=found.append)
+    told_ = {(1, 0): (terms_of(found[0]), first)}
+    books = Books(kept=InRun(found.append, told=told_))
+    count = len(found)
+    assert np.array_equal(suite.opened(rows + 1, 12, [7, 4], at=(1, 0), books=books).sums, first.sums)
+    assert len(found) == count
+    for other, clients in ((rows, [4, 8]), (rows[:, :2], [4, 7])):
+        with pytest.raises(RefusedError, match="was opened before"):
+            suite.opened(other, 12, clients, at=(1, 0), books=books)

@@ -115,11 +115,13 @@ class Kept:
         record: keeps every message.
         signers: its identities; None makes new ones for each buffer.
         reveal: has the clients of a round, by its number, reveal their parts in its lot; called before its buffers.
+        told: round and buffer -> terms and sum of what was opened before a break; it is not opened again.
     """
 
     record: Record
     signers: Signers | None = None
     reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
+    told: Mapping[tuple[int, int], tuple[Terms, Opened]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,8 @@ class Suite:
         self.start()
         if books is not None and books.kept is not None:
             signers, record = signers or books.kept.signers, record or books.kept.record
+            if at in books.kept.told:
+                return _told(*books.kept.told[at], sorted(names), rows.shape[1], bits, coordinates)
         with ExitStack() as parties:
             members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
             signing = signers or _new_signers(members, parties)
@@ -220,6 +224,19 @@ class Suite:
                 record or _nobody,
             )  # fmt: skip
             return play.played(_apart if self.apart else SUITES[self.name])
+
+
+def _told(
+    terms: Terms, opened: Opened, members: Sequence[int], columns: int, bits: int, coordinates: str | None
+) -> Opened:
+    """What was opened of a buffer before a break. RefusedError where another sum is asked for now."""
+    named_ = coordinates_digest(np.arange(columns)) if coordinates is None else coordinates
+    if (terms.members, terms.columns, terms.bits, terms.coordinates) != (tuple(members), columns, bits, named_):
+        raise RefusedError(
+            f"buffer {terms.buffer} of round {terms.round} was opened before, of other clients or columns than now",
+            "A second sum over other values would tell what differs. Train anew.",
+        )
+    return opened
 
 
 def _new_signers(members: Sequence[int], parties: ExitStack) -> Signers:

@@ -20,13 +20,11 @@ from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.runs.transcripts import chain_of
-from fuaudit.secure.suites import Books
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
 from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import keep_messages, require_same_platform, secured
+from fuaudit.workflow.secured import books_of, require_same_platform, secured
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.transcripts import Keeper, mend_transcript
 from fuaudit.workflow.unlearn import carry_out
@@ -71,8 +69,7 @@ def resume(
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
         if suite_of(ledger) is not None:
-            mend_transcript(folder, done)
-            writer.transcript = Keeper(folder, chain_of(folder))
+            writer.transcript = Keeper(folder, mend_transcript(folder, done))
         require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
@@ -84,9 +81,7 @@ def resume(
             require_next_secrets(unfinished, above)
             return carry_out(writer, ready, above, unfinished.plan, progress, apart=apart)
         writer.record_platform(Platform.here(ready, done))
-        books = Books()
-        keep_messages(books, writer, unfinished.plan)
-        with secured(ready, suite_of(ledger), books, apart) as sums:
+        with secured(ready, suite_of(ledger), books_of(writer, unfinished.plan), apart) as sums:
             return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
 
 

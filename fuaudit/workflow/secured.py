@@ -17,18 +17,17 @@ from fuaudit.plans import Plan
 from fuaudit.registry import called
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.platforms import Platform, platforms_of
-from fuaudit.runs.released import by_config, strangers
+from fuaudit.runs.released import has_noise
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer, fewest
 from fuaudit.secure.names import EXACT
-from fuaudit.secure.suites import Books
+from fuaudit.secure.suites import Books, remembered
 from fuaudit.training.asking import asked
 from fuaudit.training.exchange import BUFFERS, Exchange
-from fuaudit.training.releases import NOISY
 from fuaudit.training.setup import Setup
 from fuaudit.training.stages import published
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.workflow.transcripts import kept
+from fuaudit.workflow.transcripts import kept, messages_after
 from fuaudit.workflow.writer import RunWriter
 
 
@@ -66,10 +65,27 @@ def _require_fitting(ready: Setup, suite: str) -> None:
         )
 
 
-def keep_messages(books: Books, writer: RunWriter, plan: Plan) -> None:
-    """Have the parties of a run that was begun sign by what it committed to, and keep all that they send."""
-    if writer.transcript is not None:
-        books.kept = kept(writer, plan)
+def books_of(writer: RunWriter, plan: Plan) -> Books:
+    """What the parties of a run that was begun remember: they sign by what it committed to, and all of it is kept.
+
+    Of a round that broke off they know what they answered, and what was opened is not opened again.
+    """
+    if writer.transcript is None:
+        return Books()
+    messages = messages_after(writer.path, writer.transcript.chain, max(writer.stored, default=0))
+    books = remembered(messages)
+    books.kept = kept(writer, plan, messages)
+    return books
+
+
+def require_secured(ready: Setup, suite: str | None, places: int, apart: bool) -> None:
+    """Refuse, before anything is written, what :func:`secured` refuses, and a rule that may publish a sum of two.
+
+    ``places`` is how many participations a round has at most.
+    """
+    with secured(ready, suite, Books(), apart):
+        if suite is not None:
+            require_unpublished(ready.procedure.exchange, places, suite)
 
 
 def require_unpublished(exchange: Exchange, places: int, suite: str) -> None:
@@ -112,7 +128,7 @@ def require_same_platform(ledger: Ledger, here: Platform) -> None:
 def require_fresh_noise(run: Run, unlearner: object) -> None:
     """UsageError where sums of a child would tell the row of who is erased: parent minus child."""
     suite = suite_of(run.ledger)
-    if suite is None or (not is_editor(unlearner) and _has_noise(run)):
+    if suite is None or (not is_editor(unlearner) and has_noise(run)):
         return
     raise UsageError(
         f"the sums of {run.path} were opened by {suite!r}: where retained clients send again what they sent before, "
@@ -121,8 +137,3 @@ def require_fresh_noise(run: Run, unlearner: object) -> None:
         '"gaussian-noise", and use an unlearner that rewrites plans. Or train without --secure, where nothing is '
         "hidden from you.",
     )
-
-
-def _has_noise(run: Run) -> bool:
-    """Whether all that honest clients send has noise of their own draw, in parts whose word an account takes."""
-    return any(release.mechanism in NOISY for release in by_config(run, strangers(run)))

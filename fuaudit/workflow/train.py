@@ -27,7 +27,6 @@ from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import mode_of, stored_rounds
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, load_run
-from fuaudit.secure.suites import Books
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
@@ -35,7 +34,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import keep_messages, require_unpublished, secured
+from fuaudit.workflow.secured import books_of, require_secured, secured
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -80,21 +79,17 @@ def train(
     require_new(out)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
-    books = Books()
-    with secured(ready, secure, books, apart) as sums:
-        if secure is not None:
-            places = ready.learner.law.places(prepared.first.common.original.of_laws)
-            require_unpublished(ready.procedure.exchange, places, secure)
-        require_memory(ready, prepared.first.common.original)
-        require_space(out, size_of_run(ready, prepared.first.common.original))
-        platform = Platform.here(ready, 0)
-        if announce:
-            announce(prepared.first.common.commitment)
-        if baseline:
-            baseline(*commonest(ready.dataset.test_targets))
-        with claimed(out):
-            writer = prepared.begin(out, platform, secure)
-            keep_messages(books, writer, prepared.plan)
+    require_secured(ready, secure, ready.learner.law.places(prepared.first.common.original.of_laws), apart)
+    require_memory(ready, prepared.first.common.original)
+    require_space(out, size_of_run(ready, prepared.first.common.original))
+    platform = Platform.here(ready, 0)
+    if announce:
+        announce(prepared.first.common.commitment)
+    if baseline:
+        baseline(*commonest(ready.dataset.test_targets))
+    with claimed(out):
+        writer = prepared.begin(out, platform, secure)
+        with secured(ready, secure, books_of(writer, prepared.plan), apart) as sums:
             return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,12 @@ from fuaudit.plans.stage_draws import generation_of
 from fuaudit.runs.layout import BODIES, CHAIN, mode_of, of_round
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
-from fuaudit.runs.transcripts import names_of_transcript
+from fuaudit.runs.transcripts import body_of, names_of_transcript
+from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
 from fuaudit.secure.suites import Kept, Signers
-from fuaudit.secure.terms import Lot
-from fuaudit.secure.transcript import ENDS, Chain, Transcript, read_chain
+from fuaudit.secure.terms import Lot, Opened, Terms
+from fuaudit.secure.transcript import ENDS, Chain, Transcript, messages_of, opened_in, read_chain
 
 if TYPE_CHECKING:
     from fuaudit.workflow.writer import RunWriter
@@ -31,7 +32,6 @@ class Keeper:
     def __init__(self, folder: Path, chain: Chain) -> None:
         self._folder, self._durable, self._size = folder, False, len(chain.content)
         self._transcript, self.chain = Transcript(self._keep, chain), chain
-        self._lots = chain.rounds[-1] if chain.rounds else 0
 
     @property
     def head(self) -> str:
@@ -70,36 +70,59 @@ def begin_transcript(folder: Path) -> None:
     write_bytes(folder / CHAIN, b"", mode=mode_of(CHAIN))
 
 
-def mend_transcript(folder: Path, done: int) -> None:
-    """Cut what a kill left behind the last stored round: torn lines and envelopes, and rounds that are executed again.
+def mend_transcript(folder: Path, done: int) -> Chain:
+    """Cut what a kill left behind the last stored round, but for buffers of the next one that came to an end.
+
+    What was begun and not opened goes, with torn lines and envelopes: nobody was told of it.
 
     Raises:
-        EvidenceError: a line before that is none, or a body is shorter than the chain tells.
+        EvidenceError: a line is none, or a body is shorter than the chain tells.
     """
     path = folder / CHAIN
     content = read_bytes(path, limit_of(CHAIN))
-    chain = read_chain(content[: content.rfind(b"\n") + 1], path).cut(done)
+    whole = read_chain(content[: content.rfind(b"\n") + 1], path).cut(done + 1)
+    chain = max(whole.cut(done), whole.ended(), key=lambda one: len(one.entries))
     if chain.content != content:
         write_bytes(path, chain.content, mode=mode_of(CHAIN))
     bodies = {of_round(BODIES, number): chain.size_of(number) for number in chain.rounds}
-    for name in names_of_transcript(folder):
-        if name == CHAIN:
-            continue
-        with storage(folder / name):
-            if name not in bodies:
-                (folder / name).unlink()
-            elif (folder / name).stat().st_size != bodies[name]:
-                raise EvidenceError(f"{folder / name} has another number of bytes than {CHAIN} tells")
+    for name in {*names_of_transcript(folder)} - {CHAIN}:
+        body = folder / name
+        if name not in bodies:
+            with storage(body):
+                body.unlink()
+        elif body.stat().st_size < bodies[name]:
+            raise EvidenceError(f"{body} has fewer bytes than {CHAIN} tells")
+        elif body.stat().st_size > bodies[name]:
+            write_bytes(body, read_bytes(body, limit_of(name))[: bodies[name]], mode=mode_of(name))
+    return chain
 
 
-def kept(writer: RunWriter, plan: Plan) -> Kept:
-    """What a run that keeps a transcript brings to its openings; ``writer`` has one."""
+def messages_after(folder: Path, chain: Chain, done: int) -> tuple[Message, ...]:
+    """The messages of the round behind the last stored one; EvidenceError where they are not those of the chain."""
+    entries, body = chain.of_round(done + 1), body_of(folder, done + 1)
+    return messages_of(entries, body, folder / of_round(BODIES, done + 1)) if entries and body is not None else ()
+
+
+def _told(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[Terms, Opened]]:
+    """What was opened, with its terms."""
+    terms = {message.terms: terms_of(message) for message in messages if message.step == "terms"}
+    opened = opened_in(messages)
+    ends = [message for message in messages if message.step in ENDS and message.buffer in opened]
+    return {(end.round, end.buffer): (terms[end.terms], opened[end.buffer]) for end in ends if end.step != "discard"}
+
+
+def kept(writer: RunWriter, plan: Plan, messages: Sequence[Message] = ()) -> Kept:
+    """What a run that keeps a transcript brings to its openings; ``writer`` has one.
+
+    ``messages``: those of a round that broke off.
+    """
     run, keeper = writer.run, writer.transcript
     secrets = run.secrets
     if keeper is None or secrets is None:
         raise EvidenceError(f"{run.path} has no transcript, or no secrets from which keys follow that sign in it")
     signers = Signers(_Identities(secrets.generations[0]), *map(identity_of, secrets.parties))
-    return Kept(keeper.record, signers, _revealing(run, plan, keeper, signers))
+    revealed = {message.round for message in messages if message.step == "lot"}
+    return Kept(keeper.record, signers, _revealing(run, plan, keeper, signers, revealed), _told(messages))
 
 
 class _Identities(dict[int, Identity]):
@@ -113,13 +136,15 @@ class _Identities(dict[int, Identity]):
         return self.setdefault(client, identity_of(self._secrets[client]))
 
 
-def _revealing(run: Run, plan: Plan, keeper: Keeper, signers: Signers) -> Callable[[int, Sequence[int]], None]:
-    """Has the clients of a round reveal their parts in its lot, where there is one."""
+def _revealing(
+    run: Run, plan: Plan, keeper: Keeper, signers: Signers, revealed: Collection[int]
+) -> Callable[[int, Sequence[int]], None]:
+    """Has the clients of a round reveal their parts in its lot, where there is one, and they have not ``revealed``."""
     lots: Lots | None = run.lots
     commitment, contexts = run.commitment, run.contexts
 
     def reveal(number: int, clients: Sequence[int]) -> None:
-        if lots is None:
+        if lots is None or number in revealed:
             return
         generation = generation_of(plan, number)
         roster = tuple(signers.clients[client].public for client in clients)

@@ -27,7 +27,6 @@ from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
-from fuaudit.secure.suites import Books
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
@@ -35,7 +34,7 @@ from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.receiving import receiving
-from fuaudit.workflow.secured import keep_messages, require_fresh_noise, secured
+from fuaudit.workflow.secured import books_of, require_fresh_noise, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -249,9 +248,7 @@ def carry_out(
         record_request(writer, parent)
         return _edit(writer, ready, parent, plan)
     keep_rounds(writer, ready, parent, plan)
-    books = Books()
-    keep_messages(books, writer, plan)
-    with secured(ready, suite_of(writer.ledger), books, apart) as sums:
+    with secured(ready, suite_of(writer.ledger), books_of(writer, plan), apart) as sums:
         return finish(writer, sums, plan, plan.law.rounds, progress, draws=draws)
 
 

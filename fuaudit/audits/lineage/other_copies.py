@@ -12,10 +12,24 @@ from fuaudit.draws import END
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.plans import Request
 from fuaudit.runs.drawn import first_drawn
-from fuaudit.runs.layout import CONFIG, FILES, KEYS, LEDGER, MODEL, Held, file_of, is_clients_own, round_of, stays
+from fuaudit.runs.layout import (
+    CONFIG,
+    FILES,
+    KEYS,
+    LEDGER,
+    MODEL,
+    TRANSCRIPT_FOLDER,
+    Held,
+    file_of,
+    is_clients_own,
+    round_of,
+    stays,
+)
+from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.neighbours import neighbours
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.runs.transcripts import chain_of
 from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case
@@ -35,7 +49,7 @@ def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
     found = []
     for back, ancestor in enumerate(case.evidence.ancestors, 1):
         later = run.requests[-back:]
-        found += _telling(ancestor, later)
+        found += [*_telling(ancestor, later), *_messages(ancestor, later)]
         if isinstance(ancestor, Tombstone):
             found.append(_buried(ancestor))
         else:
@@ -59,6 +73,16 @@ def _telling(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[Resi
     also = ", also of erased clients" if named & erased else ""
     why = f"holds what stages told of {counted(len(told), 'round')}{also}"
     return [ResidualCopy(f"{ancestor.path.name}/{LEDGER}", why)]
+
+
+def _messages(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[ResidualCopy]:
+    """The transcript of an ancestor, where messages of its sums are there; a prune removes them."""
+    if isinstance(ancestor, Tombstone) or ancestor.pruned or suite_of(ancestor.ledger) is None:
+        return []
+    chain, erased = chain_of(ancestor.path), {client for request in later for client in request.clients}
+    also = ", also of erased clients" if erased & {entry.sender for entry in chain.entries} else ""
+    why = f"holds messages of secure sums of {counted(len(chain.rounds), 'round')}{also}"
+    return [ResidualCopy(f"{ancestor.path.name}/{TRANSCRIPT_FOLDER}", why)] if chain.rounds else []
 
 
 def _buried(stone: Tombstone) -> ResidualCopy:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
+from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
@@ -34,6 +35,10 @@ NO_SUITE = "The ledger of the run names no suite that made its sums."
 SHOWS_NOT = "It shows nothing of messages that nobody recorded."
 GONE = "The chain is the one of which the ledger holds heads. Its messages went with a prune: no sum can be made again."
 NO_ROWS = "The messages are those of the protocol; whether the sums are those of the clients' rows was not looked at."
+UNSEEN = (
+    "The messages are those of the protocol. An ancestor that is not at hand as a whole may have opened rounds from "
+    "the same models, and the difference of such sums tells the row of who was erased."
+)
 SOME = 10
 """How many things that are wrong a finding names."""
 
@@ -43,7 +48,7 @@ class Transcript:
     """Checks every message of the run's own rounds, and makes their sums again."""
 
     evidence: ClassVar[frozenset[str]] = frozenset({"transcript"})
-    uses: ClassVar[frozenset[str]] = frozenset({"data"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "parent"})
     recomputes: ClassVar[str] = "every sum from the messages of its buffer, and from the rows of its clients"
 
     def examine(self, case: Case) -> Finding:
@@ -65,8 +70,9 @@ class Transcript:
                 NAME, Subject.RUN, verdict, shows, shows_not, figures, assumptions=trusted, details=tuple(details)
             )
 
-        if wrong := [*checked.findings, *(() if checked.unread else wrong_counts(run, checked))]:
-            shows = f"{counted(len(wrong), 'thing')} in the messages of secure sums are not as the protocol has them."
+        counts = () if checked.unread else wrong_counts(run, checked)
+        if wrong := [*checked.findings, *counts, *telling_differences(case)]:
+            shows = "Messages or sums are not as the protocol has them."
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
@@ -77,12 +83,18 @@ class Transcript:
             if elsewhere := case.rerun.elsewhere(run):
                 return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
+        if unseen_ancestors(case):
+            return finding(Verdict.INCONCLUSIVE, UNSEEN)
         if not checked.opened:
             return finding(Verdict.INCONCLUSIVE, "No sum was opened in any round: there is nothing to make again.")
         return finding(
             Verdict.PASS,
             f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
             "they opened are those of the clients' rows, and the models were made of them.",
+            [
+                f"round {at}: clients {members} were drawn together, and nothing of them was opened"
+                for at, members in checked.unplayed[:SOME]
+            ],
         )
 
 
