@@ -131,7 +131,7 @@ class SecureSum:
             else:
                 context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
         known = int((~came).sum()) + len(opened) - len(counted)
-        failed = 2 * max(0, self.byzantine - known) >= len(counted)
+        failed = 2 * max(0, self.byzantine - known) >= len(counted) or not context.enough(len(counted))
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
         counted = [] if failed else counted
         taken, sent = torch.zeros(len(rows), dtype=torch.bool, device=rows.device), torch.zeros_like(rows)

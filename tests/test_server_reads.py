@@ -11,7 +11,7 @@ from hashlib import sha256
 import pytest
 import torch
 from fuaudit_plugins.error_feedback import ErrorFeedback
-from tests_support import in_messages, secret
+from tests_support import deliveries, in_messages, secret
 
 from fuaudit import train, unlearn
 from fuaudit.commitments.contents import row_digests, row_leaf
@@ -203,6 +203,17 @@ def test_the_server_reads_nothing_of_one_client_whose_partner_was_emptied(emptie
     assert found_rows(walk, rows) == 0
     assert not walk.numbers & accuracies(child)
     assert not walk.digests & digests_of(child, rows)
+
+
+def test_a_round_that_fails_for_its_rule_opens_no_sum(tmp_path):
+    """Over a model that stays each round would open sums of other buffers: all rows would follow from them."""
+    run = made(tmp_path / "run", client=STAGES[:1], server=[{"use": "krum", "byzantine": 1}])
+    child = unlearn(run, "retrain", Request.of([1, GONE]), tmp_path / "child", data=dataset())
+    assert child.model.equal(child.checkpoint(0)[0])
+    assert {len(rows) for rows, *_ in deliveries(run, dataset()).values()} == {CLIENTS // 2}
+    assert {len(rows) for rows, *_ in deliveries(child, dataset()).values()} == {0}
+    told = [event for line in child.ledger.of_kind("round") for event in line["told"]]
+    assert [(event["kind"], event.get("failed")) for event in told] == [("summed", True)] * 3
 
 
 @pytest.mark.parametrize("which", ["run", "run and child", "pruned"])

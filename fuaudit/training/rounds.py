@@ -158,6 +158,10 @@ def _nobodys(row: int) -> Labelled:
     raise PluginError("a stage asked for what a client draws whose stage it is not", "Use shared draws there.")
 
 
+def _any_number(rows: int) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class RoundContext:
     """One round, as a solver or a stage sees it. What it may draw it draws by functions: it is given no key, no plan.
@@ -174,6 +178,8 @@ class RoundContext:
         together: what all draw who take part in the exchange; :attr:`shared` asks it.
         accepted: for a transport: which rows of the round were not rejected before it, bool ``(n,)``. Its cohort and
             its rows are of these alone. None for all.
+        enough: for a transport: whether the server's rule takes so many rows. With another number the round fails, so
+            behind sums none is opened: over a model that stays they would be opened again, of other clients.
     """
 
     number: int
@@ -185,6 +191,7 @@ class RoundContext:
     own: Callable[[int], Labelled] = _undeclared
     together: Callable[[], Labelled] = _undeclared
     accepted: Tensor | None = None
+    enough: Callable[[int], bool] = _any_number
 
     @property
     def shared(self) -> Labelled:

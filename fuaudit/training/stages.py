@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import called, is_strange
-from fuaudit.training.asking import STATE, asked, rows_and_state
+from fuaudit.training.asking import STATE, a, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
@@ -171,6 +171,14 @@ class Chain:
         after = takewhile(lambda stage: says(stage, "after_aggregation"), reversed(self.stages))
         return len(self.stages) - len(list(after))
 
+    def enough(self, rows: int) -> bool:
+        """Whether so many rows of a round are enough for every stage up to the aggregator."""
+        for stage in self.stages[: self.aggregating]:
+            if rows < least_rows(stage):
+                return False
+            rows = rows_left(stage, rows, rows)
+        return True
+
     def apply(
         self, updates: Tensor, context: ExchangeContext, state: State, numbers: slice = ALL
     ) -> tuple[Tensor, State]:
@@ -208,6 +216,12 @@ def least_rows(stage: object) -> int:
     if type(needed) is not int:
         raise PluginError(f"{called(stage)} says least_rows = {needed!r}", "Say a whole number.")
     return needed
+
+
+def rows_left(part: object, otherwise: int, *given: int) -> int:
+    """How many rows a part leaves of what it is given at most; ``otherwise`` where it does not say."""
+    left: int = asked(part, "rows_left", a(int), *given) if offers(part, "rows_left") else otherwise
+    return left
 
 
 def _has_few(updates: Tensor, context: RoundContext, needed: int) -> bool:
