@@ -26,10 +26,10 @@ def check_transport(transport: Any) -> None:
     its own row. "rows": each is what was sent by the client that the cohort names, and of one whose row does not come
     nothing was sent. "sums": the cohort is counted and no more; each row is, up to rounding, the mean of what was sent
     of two participations or more with samples, or of none, and of all where it is sparse; nobody is in two sums. Where
-    a row is not finite, no sum is shown that is not, and nothing of the row was sent that is not. Where no number of rows is
-    ``enough`` for the server's rule, no sum is shown, and nothing was sent. Of equal rows all is
-    sent alike, and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out, and
-    no more rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it does
+    a row is not finite, no sum is shown that is not, and nothing of the row was sent that is not. Where no number of
+    rows is ``enough`` for the server's rule, no sum is shown, and nothing was sent. Of equal rows all is sent alike,
+    and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out, and no more
+    rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it does
     not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
     deliveries. No global generator is touched.
 

@@ -153,8 +153,8 @@ class _Heard:
 def _tried(little: _Miniature, procedure: Procedure) -> tuple[list[RoundState], list[bytes]]:
     """The rounds, and digests of the updates in them.
 
-    Where so small a federation is refused or fails, the mean stands in for server stages, rows are shown as they are, or
-    the mean stands in for all.
+    Where so small a federation is refused or fails, the mean stands in for server stages, rows are shown as they are,
+    or the mean stands in for all.
     """
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     behind = Chain((Mean(), *exchange.server.stages[exchange.server.aggregating :]))
