@@ -95,6 +95,7 @@ class Cohort:
         present: which places are used.
         members: how many clients the retained population has.
         total: how many samples they have together.
+        empties: whether steps have noise, and batches of clients with samples can be empty (Poisson batches).
     """
 
     clients: Tensor
@@ -104,16 +105,18 @@ class Cohort:
     present: Tensor
     members: int
     total: int
+    empties: bool = False
 
     @property
     def trained(self) -> Tensor:
-        """Which places stand for a client that took a step, bool ``(*s, n)``: who has no samples takes none.
+        """Which places stand for a client that has samples and took a step, bool ``(*s, n)``.
 
         The rows of all others tell nothing of data, so they hide nobody. Who is empty is public. Where steps have noise
-        everybody takes them, with samples or without: whose batch was empty must not show, and a request must not
-        change who counts in a round that is kept. A row there is noise at least.
+        everybody takes them, with samples or without. Where ``empties`` everybody counts, too: whose batch was empty
+        must not show, and a request must not change who counts in a round that is kept. A row there is noise at least.
         """
-        return self.steps > 0
+        taken = self.steps > 0
+        return taken if self.empties else taken & (self.sizes > 0)
 
     def counted(self, rows: int) -> Cohort:
         """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.
