@@ -50,7 +50,7 @@ class DpSgd:
             raise UsageError(f"dpsgd needs a finite norm and noise above 0, not {self.norm} and {self.noise}")
         if self.noise < LEAST:
             told = f"a noise of {self.noise} times the norm is rounded away beside a gradient as long as the norm"
-            raise UsageError(f"dpsgd: {told}", f"Take a noise of at least {LEAST}; what it hides, an account says (docs/budgets.md).")
+            raise UsageError(f"dpsgd: {told}", "Take a larger one; what it hides, an account says (docs/budgets.md).")
 
     def init(self, shape: StateShape) -> State:
         """No state."""

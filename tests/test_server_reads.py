@@ -7,7 +7,9 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.error_feedback import ErrorFeedback
@@ -16,10 +18,11 @@ from tests_support import deliveries, in_messages, secret
 from fuaudit import train, unlearn
 from fuaudit.commitments.contents import row_digests, row_leaf
 from fuaudit.data.dataset import Dataset
-from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json
+from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json, tensor_bytes
+from fuaudit.formats.schema import is_text_of_share
 from fuaudit.plans import Request
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.layout import LEDGER, Reader, file_of, names_in
+from fuaudit.runs.layout import INVOLVEMENT, LEDGER, MANIFEST, PARTITION, Reader, file_of, names_in
 from fuaudit.testing.tiny import tiny_config
 from fuaudit.training.exchange import Clear
 from fuaudit.training.execute import execute, initial_state
@@ -41,7 +44,7 @@ def dataset():
     return Dataset(inputs[:56], targets[:56], inputs[56:], targets[56:], 4)
 
 
-def made(folder, rounds=3, **changes):
+def made(folder, rounds=3, data=None, **changes):
     table = tiny_config(
         data={"use": "tensors", "classes": 4},
         partition={"use": "iid", "clients": CLIENTS},
@@ -49,7 +52,7 @@ def made(folder, rounds=3, **changes):
         **{"client": STAGES, "transport": SUMS, "server": [{"use": "krum", "byzantine": 0}, {"use": "momentum"}]}
         | changes,
     )
-    return train(table, folder, data=dataset(), secret=secret(3))
+    return train(table, folder, data=data or dataset(), secret=secret(3))
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def rows_of_clients(run):
 
 def accuracies(run):
     """Those of single clients that no whole number is."""
-    return {share for share in run.participation["own_accuracy"].values() if share} - {1.0}
+    return {share for share in run.own_accuracy.values() if share} - {1.0}
 
 
 @dataclass
@@ -105,8 +108,8 @@ class Walked:
         if isinstance(value, dict | list):
             for inner in value.values() if isinstance(value, dict) else value:
                 self.tables(inner)
-        elif isinstance(value, float):
-            self.numbers.add(value)
+        elif isinstance(value, float) or is_text_of_share(value):
+            self.numbers.add(float(value))
 
     def file(self, path):
         content = path.read_bytes()
@@ -149,6 +152,11 @@ def found_rows(walk, rows):
     return int((cosine.abs() > 1 - 1e-9).any(dim=0).sum())
 
 
+def unsalted(run, name):
+    """The tensors of a file as somebody guesses them who has no salt."""
+    return {key: array for key, array in run.arrays(name).items() if key != "salt"}
+
+
 def digests_of(run, rows):
     """Digests that say of one client's rows what they are, to who guesses them; no salt is in them."""
     data = dataset()
@@ -157,6 +165,7 @@ def digests_of(run, rows):
     told |= {sha256(leaf) for leaf in leaves} | {sha256(one.numpy().tobytes()) for one in data.inputs}
     bare = {name: value for name, value in run.participation.items() if name != "salt"}
     told |= {sha256(pretty_json(bare))}
+    told |= {sha256(tensor_bytes(unsalted(run, name))) for name in (PARTITION, INVOLVEMENT)}
     leaves += [row_leaf(b"", number, leaf) for number, leaf in enumerate(leaves)]
     return {one.hexdigest().encode() for one in told} | {leaf.hex().encode() for leaf in leaves}
 
@@ -268,3 +277,50 @@ def test_the_walk_finds_what_other_rounds_show(tmp_path):
     solver = {"use": "sgd"}
     open_run = made(tmp_path / "open", client=[], transport={"use": "clear"}, solver=solver, server=[{"use": "mean"}])
     assert walked([open_run.path], Reader.SERVER).digests & digests_of(open_run, [torch.ones(1)])
+    assert walked([open_run.path], Reader.SERVER).digests & {
+        sha256(tensor_bytes(unsalted(open_run, INVOLVEMENT))).hexdigest().encode()
+    }
+
+
+def guessed(run):
+    """Which samples were used, by the digest that everybody may read: found where no salt is in it."""
+    (told,) = re.findall(
+        rb'"involvement.safetensors": {\s*"sha256": "([0-9a-f]{64})"', (run.path / MANIFEST).read_bytes()
+    )
+    owned, clients = run.plan.retained.samples, run.arrays(INVOLVEMENT)["clients"]
+    for picked in product(*owned.values()):
+        samples = np.array([[sample, 1, 1] for sample in sorted(picked)], dtype=np.int64)
+        if sha256(tensor_bytes({"clients": clients, "samples": samples})).hexdigest().encode() == told:
+            return set(picked)
+    return None
+
+
+def test_no_digest_confirms_a_guess_of_who_used_which_sample(tmp_path):
+    """Four clients with two samples each, and one batch of one: 16 guesses."""
+    rows = torch.rand(16, 4, generator=torch.Generator().manual_seed(1))
+    data = Dataset(rows[:8], torch.arange(8) % 4, rows[8:], torch.arange(8) % 4, 4, owners=torch.arange(8) // 2)
+    for name, stages in (("sums", {"client": STAGES, "transport": SUMS}), ("open", {})):
+        table = tiny_config(
+            data={"use": "tensors", "classes": 4},
+            partition={"use": "by-owner"},
+            learner=LEARNER | {"rounds": 1, "cohort": 4, "batch": 1},
+            server=[{"use": "mean"}],
+            **stages,
+        )
+        run = train(table, tmp_path / name, data, secret(3))
+        used = {*run.arrays(INVOLVEMENT)["samples"][:, 0].tolist()}
+        assert guessed(run) == (None if stages else used)
+
+
+def test_no_size_tells_how_well_a_client_is_served(tmp_path):
+    """One row with another label changes accuracies, and no size that the server reads."""
+    told = {}
+    for label in range(4):
+        data = dataset()
+        data.targets[3] = label
+        run = made(tmp_path / str(label), data=data)
+        files = json.loads((run.path / MANIFEST).read_text())["files"]
+        sizes = {name: entry["size"] for name, entry in files.items() if not file_of(name).is_for(Reader.SERVER)}
+        told[tuple(run.own_accuracy.values())] = sizes
+    assert len(told) > 1
+    assert all(sizes == [*told.values()][0] for sizes in told.values())
