@@ -140,4 +140,4 @@ def as_table(part: str, event: Event) -> dict[str, Any]:
 
 def fails(event: Mapping[str, Any]) -> bool:
     """Whether an event, as a table, says that its round failed."""
-    return event["kind"] == "failed" or (event["kind"] == "summed" and event["failed"])
+    return event["kind"] == "failed" or (event["kind"] == "summed" and event["failed"] is True)
