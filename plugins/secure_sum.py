@@ -11,9 +11,9 @@ What differs from print, and why:
 - In print everybody answers. Here a mean is over those whose rows were summed: one over absent ones too would be an
   outlier that silence makes. How many they were is told. With fewer than ``smallest`` a buffer is discarded: a sum of
   few tells more of each.
-- An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 or noise after that. So only
-  clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is never
-  opened. Who has none is public.
+- An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 or noise after that.
+  So only clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is
+  never opened. Who has none is public.
 - A row that is not finite goes into its sum, for behind sums nobody sees it. A buffer whose mean is not finite, also
   because finite rows overflow, is discarded, and the clients in it are told: one of them at least is Byzantine.
 - Where at least half of the buffers that are left may be bad no rule has a guarantee. Then the round fails: nothing is
@@ -29,8 +29,8 @@ they are added in the order of places. A suite is not asked for the sum of a buf
 numbers cannot hold it.
 
 Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
-of s tells is not hidden, nor is what a member of a buffer of two can subtract, nor what means of several rounds over one
-model tell together: these can be solved for rows.
+of s tells is not hidden, nor is what a member of a buffer of two can subtract. Means of several rounds over one model
+can be solved for rows.
 """
 
 from __future__ import annotations
