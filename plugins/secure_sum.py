@@ -12,15 +12,16 @@ What differs from print, and why:
 - In print everybody answers. Here a mean is over those whose rows were summed: one over absent ones too would be an
   outlier that silence makes. How many they were is told. With fewer than ``smallest`` a buffer is discarded: a sum of
   few tells more of each.
-- An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 after that. So only
-  clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is never
-  opened. Who has none is public.
+- An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 or noise after that.
+  So only clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is
+  never opened. Who has none is public.
 - A row that is not finite goes into its sum, for behind sums nobody sees it. A buffer whose mean is not finite, also
   because finite rows overflow, is discarded, and the clients in it are told: one of them at least is Byzantine.
 - Where at least half of the buffers that are left may be bad no rule has a guarantee. Then the round fails: nothing is
   delivered, the model and what the server remembers stay, and every client's memory keeps its whole update. f clients
   are feared. Each whose row was rejected by name is one less, and so is one in each buffer that is not finite, so at
-  most so many of the others are bad.
+  most so many of the others are bad. It fails too where fewer buffers are left than the server's rule needs: over a
+  model that stays the lot of the next round would open other sums of the same rows.
 
 Here no cryptography hides the rows: the simulator sees them. ``fuaudit train --secure SUITE`` has the sums made by a
 suite of ``fuaudit.secure``, whose parties are objects or processes, and changes no bit of what is delivered. Behind
@@ -29,7 +30,8 @@ are. Else they are added in the order of places. A suite is not asked for the su
 finite: whole numbers cannot hold it.
 
 Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
-of s tells is not hidden, nor is what a member of a buffer of two can subtract.
+of s tells is not hidden, nor is what a member of a buffer of two can subtract. Means of several rounds over one model
+can be solved for rows.
 """
 
 from __future__ import annotations
@@ -142,7 +144,7 @@ class SecureSum:
             else:
                 context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
         known = int((~came).sum()) + len(opened) - len(counted)
-        failed = 2 * max(0, self.byzantine - known) >= len(counted)
+        failed = 2 * max(0, self.byzantine - known) >= len(counted) or not context.enough(len(counted))
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
         counted = [] if failed else counted
         taken, sent = torch.zeros(len(rows), dtype=torch.bool, device=rows.device), torch.zeros_like(rows)

@@ -106,12 +106,13 @@ class SparseSum:
             chosen, sent, mean = (one.masked_fill(broken, 0) for one in (chosen, sent, mean))
         group = chosen.sum(dim=0)
         smallest = int(group[group > 0].min()) if bool(group.any()) else 0
-        context.tell(Summed((smallest,), 0, failed=not smallest))
+        failed = not smallest or not context.enough(1)
+        context.tell(Summed((smallest,), 0, failed))
         drew = context.cohort.trained.tolist()
         for client, draws, values in zip(context.cohort.clients.tolist(), drew, own, strict=True):
             context.tell(Sent(client, "coordinates", draws * ((rows.shape[-1] + 7) // 8)))
             context.tell(Sent(client, "values", rows.element_size() * values))
-        if not smallest:
+        if failed:
             return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
         return Delivery(mean, context.cohort.counted(1), sent, chosen.any(dim=1))
 

@@ -499,9 +499,9 @@ def halves(shown, hiding=True):
 
 
 def careful(self, rows, context):
-    """One mean of all, where it is finite."""
+    """One mean of all, where it is finite, and enough."""
     came = delivered(self, rows, context)
-    if bool(came.rows.isfinite().all()) and bool(rows.isfinite().all()):
+    if context.enough(1) and bool(came.rows.isfinite().all()) and bool(rows.isfinite().all()):
         return came
     return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
 
@@ -607,6 +607,7 @@ def with_unused(self, rows, context):
         ({"deliver": halves(lambda sums: sums * (1 + 1e-4)), "shows": "sums"}, "is not the mean of what was sent"),
         ({"deliver": overlapping, "shows": "sums"}, "a participation is in two of its sums"),
         ({"deliver": faint, "shows": "sums"}, "divide each sum"),
+        ({"deliver": delivered, "shows": "sums"}, "it shows sums in a round that fails"),
         ({"deliver": sends(lambda rows: rows.flip(0))}, "depends on the rows of others"),
         ({"deliver": sends(lambda rows: rows.abs())}, "is not of its row"),
         ({"deliver": sends(lambda rows: 0.9 * rows)}, "is not what it says was sent by that client"),

@@ -223,7 +223,8 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     weight, bias = run.model.split([640, 10])
     logits = data.inputs[list(owned)].flatten(1) @ weight.view(10, 64).T + bias
     hits = (logits.argmax(dim=1) == data.targets[list(owned)]).sum()
-    assert table["own_accuracy"]["3"] == int(hits) / len(owned)
+    assert table["own_accuracy"]["3"] == f"{int(hits) / len(owned):.6f}"
+    assert run.own_accuracy["3"] == pytest.approx(int(hits) / len(owned), abs=5e-7)
     for client in run.plan.retained.clients:
         there = [0, *(r for r in range(1, 9) if client in cohorts[r - 1]), 9]
         assert table["gaps"][str(client)] == max(b - a for a, b in pairwise(there))
@@ -408,7 +409,7 @@ def forge(run, name, **changes):
     ("name", "changes", "without_data"),
     [
         ("metrics.json", {"test_accuracy": 0.99}, "NOT_APPLICABLE"),
-        ("participation.json", {"own_accuracy": {"1": 1.0}}, "NOT_APPLICABLE"),
+        ("participation.json", {"own_accuracy": {"1": "1.000000"}}, "NOT_APPLICABLE"),
         ("participation.json", {"uploads": [1] * 8}, "FAIL"),
         ("participation.json", {"cohorts": [[1]] * 8}, "FAIL"),
     ],
@@ -439,7 +440,11 @@ def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, 
     table = json.loads((child.path / "participation.json").read_text())
     own = table["own_accuracy"]
     first = next(iter(own))
-    new = {"own_accuracy": own | {first: abs(own[first] - 1 / 180)}} if changes == "own" else {"uploads": [0] * 8}
+    new = (
+        {"own_accuracy": own | {first: f"{abs(float(own[first]) - 1 / 180):.6f}"}}
+        if changes == "own"
+        else {"uploads": [0] * 8}
+    )
     child = forge(child, "participation.json", **new)
     found = Lineage().examine(Case(Evidence(child, run, setup(run.config).dataset), Keyed(AUDIT_KEY)))
     assert found.verdict == verdict, (found.shows, found.details)

@@ -147,7 +147,8 @@ def test_a_report_of_a_run_has_both(tmp_path, quick):
     assert f"after {2 * total} uploads." in words
     assert f"{total} participations in 6 rounds" in words
     table = json.loads((run.path / "participation.json").read_text())
-    strange = [{"9" * 20: 0.5}, {"9" * 5000: 0.5}, {"00": 0.5}, {"0": 1.5}, {"x": 0.5}]
+    half, texts = "0.500000", ["1.500000", "1.000001", "0.5", "0.50000\u0661", "nan", 0.5]
+    strange = [{"9" * 20: half}, {"9" * 5000: half}, {"00": half}, {"x": half}, *({"0": text} for text in texts)]
     forged = [json.dumps(table | {"own_accuracy": own}) for own in strange]
     for content in (*forged, "[]", '{"cohorts": [["x"]], "uploads": []}', '{"cohorts": [[0]]}'):
         (run.path / "participation.json").write_text(content)

@@ -723,3 +723,211 @@ def test_a_child_that_no_messages_can_make_is_refused_before_anything_is_written
     ):
         pass
     assert not (tmp_path / "child").exists()
+
+
+# --- what a hostile participant can hand in
+
+
+EVERY = {"learner": EVERYBODY | {"rounds": 2}, "server": [{"use": "mean"}]}
+MEANS_OF_TWO = EVERY | {"transport": SUMS}
+
+
+def closed(reception):
+    while reception.round is not None:
+        reception.advance()
+    return reception.close()
+
+
+def test_more_bad_sums_than_clients_leave_a_run_that_opens(tmp_path):
+    with receive(table(**MEANS_OF_TWO), tmp_path / "run", DATA, SECRET) as reception:
+        length = len(reception.round.model)
+        assert {reception.receive_sum(1, [float("nan")] * length, 2) for _ in range(3 * CLIENTS)} == {"not finite"}
+        assert {reception.receive_sum(1, [0.1] * length, 2) for _ in range(CLIENTS // 2)} == {""}
+        run = closed(reception)
+    assert run.received[1].discarded == CLIENTS
+    assert of_run(load_run(run.path))["replay"].verdict == "PASS"
+
+
+@pytest.mark.parametrize("made", [torch.tensor, np.array], ids=["torch", "numpy"])
+def test_what_is_agreed_on_is_what_was_said(tmp_path, made):
+    config = table(learner=EVERYBODY, client=CHAIN)
+    with receive(config, tmp_path / "run", DATA, SECRET) as reception:
+        columns = made([1, 2])
+        reception.agree(columns)
+        reception.receive(1, 0, [1.0, 2.0])
+        columns[0] = 2
+        reception.advance()
+        for _ in range(3):
+            reception.agree([])
+            reception.advance()
+        run = load_run(reception.close().path)
+    assert run.received[1].coordinates.tolist() == [1, 2]
+
+
+def test_a_record_that_would_not_open_is_not_written(tmp_path):
+    with receive(table(learner=EVERYBODY, client=CHAIN), tmp_path / "run", DATA, SECRET) as reception:
+        reception.agree([1, 2])
+        reception._inbox.coordinates[0] = 2
+        with pytest.raises(UsageError, match="not in order"):
+            reception.advance()
+        assert not (tmp_path / "run" / of_round(RECEIVED, 1)).exists()
+
+
+STRANGE_COLUMNS = {
+    "sparse": torch.tensor([1, 2]).to_sparse(),
+    "beyond 64 bits": [2**70],
+    "fractions": [0.9, 1.5],
+    "truth values": [False, True],
+    "words": "12",
+    "one number": torch.tensor(1),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE_COLUMNS)
+def test_columns_that_are_none_are_refused(tmp_path, name):
+    with (
+        receive(table(learner=EVERYBODY, client=CHAIN), tmp_path / "run", DATA, SECRET) as reception,
+        pytest.raises(UsageError, match="coordinates must ascend"),
+    ):
+        reception.agree(STRANGE_COLUMNS[name])
+
+
+class Raises:
+    """Not even its length can be asked."""
+
+    def __len__(self):
+        raise KeyError("length")
+
+    def __getitem__(self, place):
+        raise OverflowError
+
+    def __index__(self):
+        raise ZeroDivisionError
+
+
+def odd_rows(length):
+    row = torch.ones(length)
+    return {
+        "sparse": row.to_sparse(),
+        "quantised": torch.quantize_per_tensor(row, 0.1, 0, torch.qint8),
+        "nested": torch.nested.nested_tensor([row[:2], row[2:]]),
+        "bits": torch.zeros(length, dtype=torch.int16).view(torch.bits16),
+        "mkldnn": row.to_mkldnn() if torch.backends.mkldnn.is_available() else row.to_sparse(),
+        "meta": row.to("meta"),
+        "complex": row.to(torch.complex64),
+        "masked": np.ma.masked_array(np.ones(length), mask=[True] * length),
+        "words": np.array(["1"] * length),
+        "of any class": Raises(),
+        "nothing": None,
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_odd_rows_are_no_numbers(tmp_path):
+    with receive(table(**EVERY), tmp_path / "run", DATA, SECRET) as reception:
+        for name, row in odd_rows(len(reception.round.model)).items():
+            assert reception.receive(1, 3, row) == Rejected(3, "no numbers"), name
+        assert load_run(closed(reception).path).received[1].rejected == ((3, "no numbers"),)
+
+
+def test_numbers_of_any_order_and_kind_are_taken(tmp_path):
+    with receive(table(**EVERY), tmp_path / "run", DATA, SECRET) as reception:
+        row = np.arange(len(reception.round.model), dtype=np.float32)
+        sent = [row, row.astype(">f4"), row[::-1].copy()[::-1], row.astype(np.longdouble), row.astype(object)]
+        sent += [row.astype(">i8"), row.tolist(), torch.from_numpy(row).requires_grad_()]
+        assert [reception.receive(1, client, one) for client, one in enumerate(sent)] == [None] * CLIENTS
+        run = closed(reception)
+    assert run.received[1].rows.equal(torch.from_numpy(row).expand(CLIENTS, -1))
+
+
+def test_ids_and_numbers_of_any_kind_are_whole_numbers_or_nobodys(tmp_path):
+    with receive(table(**EVERY), tmp_path / "run", DATA, SECRET) as reception:
+        row, bad = [0.1] * len(reception.round.model), [float("nan")] * len(reception.round.model)
+        for client in (np.int64(3), torch.tensor(3)):
+            assert reception.receive(np.int64(1), client, bad) == Rejected(3, "not finite")
+        for client in (3.0, True, np.True_, torch.tensor(True), "3", [3], None, Raises()):
+            for sent in (row, bad):
+                assert reception.receive(1, client, sent).why == "not in the round"
+        for number in ("1", [1], True, 1.0, Raises()):
+            assert reception.receive(number, 5, row) == Rejected(5, "not in the round")
+        assert reception.receive(1, np.int32(4), row) is None
+        run = load_run(closed(reception).path)
+    assert run.received[1].rejected == ((3, "not finite"), (5, "not in the round"))
+    assert run.received[1].places == (4,)
+    assert run.received[1].absent == (0, 1, 2, 5, 6, 7)
+
+
+def test_numbers_of_sums_are_whole(tmp_path):
+    with receive(table(**MEANS_OF_TWO), tmp_path / "run", DATA, SECRET) as reception:
+        row = [2.0] * len(reception.round.model)
+        for count in (2.5, "2", True, None, [2]):
+            with pytest.raises(UsageError, match="cannot be of this round"):
+                reception.receive_sum(1, row, count)
+        for number in ("1", None, 1.5):
+            assert reception.receive_sum(number, row, 2) == "not in the round"
+        assert reception.receive_sum(1, row, np.int64(2)) == ""
+        for absent in ([True], ["7"], [[7]]):
+            with pytest.raises(UsageError, match="does not take part"):
+                reception.advance(absent=absent)
+        reception.advance(absent=[np.int64(7)])
+        run = load_run(closed(reception).path)
+    assert (run.received[1].counts, run.received[1].absent) == ((2,), (7,))
+
+
+def test_a_row_that_makes_the_model_overflow_is_dropped_by_its_server(tmp_path):
+    server = [{"use": "mean"}, {"use": "server-step", "size": 10.0}]
+    with receive(table(**EVERY | {"server": server}), tmp_path / "run", DATA, SECRET) as reception:
+        model = reception.round.model
+        for client in range(CLIENTS):
+            assert reception.receive(1, client, torch.full_like(model, 3.4e38 if not client else 0.1)) is None
+        for allow_failed in (False, True):
+            with pytest.raises(UsageError, match=r"no longer finite after round 1\n  Drop a row that is too large"):
+                reception.advance(allow_failed=allow_failed)
+        assert reception.receive(1, 0, torch.zeros_like(model)) == Rejected(0, "twice")
+        assert reception.reject(0, "late") == Rejected(0, "late")
+        with pytest.raises(UsageError, match="no longer finite"):
+            reception.advance()
+        assert reception.reject(np.int64(0), "not finite") == Rejected(0, "not finite")
+        assert reception.reject(1, "not finite") == Rejected(1, "not finite")
+        assert reception.receive(1, 1, torch.zeros_like(model)) is None
+        reception.advance()
+        run = load_run(closed(reception).path)
+    assert run.received[1].places == tuple(range(1, CLIENTS))
+    assert run.received[1].rejected == ((0, "late"), (0, "not finite"), (0, "twice"), (1, "not finite"))
+    assert not run.received[1].rows[0].any()
+    assert of_run(run)["replay"].verdict == "PASS"
+
+
+@pytest.mark.parametrize("case", ["too few", "overflows"])
+def test_sums_of_a_round_that_is_closed_as_failed_are_not_recorded(tmp_path, case):
+    """Over a model that stays the next round opens sums of other clients: whoever reads both solves for rows."""
+    few = case == "too few"
+    rule = [{"use": "krum", "byzantine": 1}] if few else [{"use": "mean"}, {"use": "server-step", "size": 10.0}]
+    with receive(table(**MEANS_OF_TWO | {"server": rule}), tmp_path / "run", DATA, SECRET) as reception:
+        model = reception.round.model
+        large = torch.full_like(model, 1.0 if few else 6e38, dtype=torch.float64)
+        for _ in range(3):
+            assert reception.receive_sum(1, large, 2) == ""
+        told = "too few rows came in round 1" if few else "no longer finite"
+        with pytest.raises(UsageError, match=told):
+            reception.advance()
+        with pytest.raises(UsageError, match="are summed or absent"):
+            reception.advance(absent=range(3), allow_failed=True)
+        assert torch.equal(reception.advance(absent=[7], allow_failed=True), model)
+        run = load_run(closed(reception).path)
+    record = run.received[1]
+    assert (record.counts, record.discarded, record.absent, len(record.rows)) == ((), 3, (7,), 0)
+    (told,) = run.ledger.of_kind("round")[0]["told"]
+    assert (told["rows"], told["discarded"], told["failed"]) == ([], 3, True)
+    assert of_run(run)["replay"].verdict == "PASS"
+
+
+def test_a_rejected_message_of_an_erased_client_is_not_recorded(messages, tmp_path):
+    parent = messages("plain")
+    with receive_child(parent, "retrain", Request.of([5]), tmp_path / "child", data=DATA, allow_inexact=True) as child:
+        assert child.reject(5, "late") == Rejected(5, "late")
+        assert child.receive(1, 5, [1.0]) == Rejected(5, "not in the round")
+        assert child.reject(6, "late") == Rejected(6, "late")
+        run = load_run(closed(child).path)
+    assert run.received[1].rejected == ((6, "late"),)
+    assert '"client":5' not in (run.path / "ledger.jsonl").read_text().replace(" ", "")

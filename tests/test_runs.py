@@ -731,7 +731,7 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
     )
     history, refused = child.plan.history(), []
 
-    def meanwhile(plan):
+    def meanwhile(plan, salt):
         assert (tmp_path / "child.pruning").exists()
         before = bytes_of(tmp_path)
         for path in (child.path, sibling.path):
@@ -739,7 +739,7 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
                 prune(path)
             refused.append(path)
         assert bytes_of(tmp_path) == before
-        return recorded_bytes(plan)
+        return recorded_bytes(plan, salt)
 
     monkeypatch.setattr("fuaudit.workflow.prune.recorded_bytes", meanwhile)
     pruned, buried = prune(child)
@@ -756,13 +756,13 @@ def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monk
     before = bytes_of(tmp_path)
     staged = tmp_path / "child.pruning" / "checkpoints" / "000001.safetensors"
 
-    def removed(plan):
+    def removed(plan, salt):
         staged.unlink()
-        return recorded_bytes(plan)
+        return recorded_bytes(plan, salt)
 
-    def changed(plan):
+    def changed(plan, salt):
         staged.write_bytes(b"other")
-        return recorded_bytes(plan)
+        return recorded_bytes(plan, salt)
 
     for meanwhile in (removed, changed):
         with monkeypatch.context() as patch:

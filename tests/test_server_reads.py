@@ -7,19 +7,22 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.error_feedback import ErrorFeedback
-from tests_support import in_messages, secret
+from tests_support import deliveries, in_messages, secret
 
 from fuaudit import train, unlearn
 from fuaudit.commitments.contents import row_digests, row_leaf
 from fuaudit.data.dataset import Dataset
-from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json
+from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json, tensor_bytes
+from fuaudit.formats.schema import is_text_of_share
 from fuaudit.plans import Request
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.layout import LEDGER, Reader, file_of, names_in
+from fuaudit.runs.layout import INVOLVEMENT, LEDGER, MANIFEST, PARTITION, Reader, file_of, names_in
 from fuaudit.testing.tiny import tiny_config
 from fuaudit.training.exchange import Clear
 from fuaudit.training.execute import execute, initial_state
@@ -41,7 +44,7 @@ def dataset():
     return Dataset(inputs[:56], targets[:56], inputs[56:], targets[56:], 4)
 
 
-def made(folder, rounds=3, **changes):
+def made(folder, rounds=3, data=None, **changes):
     table = tiny_config(
         data={"use": "tensors", "classes": 4},
         partition={"use": "iid", "clients": CLIENTS},
@@ -49,7 +52,7 @@ def made(folder, rounds=3, **changes):
         **{"client": STAGES, "transport": SUMS, "server": [{"use": "krum", "byzantine": 0}, {"use": "momentum"}]}
         | changes,
     )
-    return train(table, folder, data=dataset(), secret=secret(3))
+    return train(table, folder, data=data or dataset(), secret=secret(3))
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def rows_of_clients(run):
 
 def accuracies(run):
     """Those of single clients that no whole number is."""
-    return {share for share in run.participation["own_accuracy"].values() if share} - {1.0}
+    return {share for share in run.own_accuracy.values() if share} - {1.0}
 
 
 @dataclass
@@ -105,8 +108,8 @@ class Walked:
         if isinstance(value, dict | list):
             for inner in value.values() if isinstance(value, dict) else value:
                 self.tables(inner)
-        elif isinstance(value, float):
-            self.numbers.add(value)
+        elif isinstance(value, float) or is_text_of_share(value):
+            self.numbers.add(float(value))
 
     def file(self, path):
         content = path.read_bytes()
@@ -149,6 +152,11 @@ def found_rows(walk, rows):
     return int((cosine.abs() > 1 - 1e-9).any(dim=0).sum())
 
 
+def unsalted(run, name):
+    """The tensors of a file as somebody guesses them who has no salt."""
+    return {key: array for key, array in run.arrays(name).items() if key != "salt"}
+
+
 def digests_of(run, rows):
     """Digests that say of one client's rows what they are, to who guesses them; no salt is in them."""
     data = dataset()
@@ -157,6 +165,7 @@ def digests_of(run, rows):
     told |= {sha256(leaf) for leaf in leaves} | {sha256(one.numpy().tobytes()) for one in data.inputs}
     bare = {name: value for name, value in run.participation.items() if name != "salt"}
     told |= {sha256(pretty_json(bare))}
+    told |= {sha256(tensor_bytes(unsalted(run, name))) for name in (PARTITION, INVOLVEMENT)}
     leaves += [row_leaf(b"", number, leaf) for number, leaf in enumerate(leaves)]
     return {one.hexdigest().encode() for one in told} | {leaf.hex().encode() for leaf in leaves}
 
@@ -179,15 +188,19 @@ def lineage(tmp_path_factory):
     return hidden, auditors, {"run": before, "run and child": whole, "pruned": after}
 
 
-@pytest.fixture(scope="module")
-def emptied(tmp_path_factory):
-    """What is left where a client keeps its place and has no samples: its row is 0, and hides nobody."""
+STEPS = {"sgd": {"use": "sgd"}, "dpsgd": {"use": "dpsgd", "norm": 1.0, "noise": 1e-6}}
+"""Where steps have noise everybody takes some, also who has no samples; this noise hides nothing."""
+
+
+@pytest.fixture(scope="module", params=STEPS)
+def emptied(request, tmp_path_factory):
+    """What is left where a client keeps its place and has no samples: its row is 0 or noise, and hides nobody."""
     folder = tmp_path_factory.mktemp("emptied")
     krum = [{"use": "krum", "byzantine": 0}]
-    run = made(folder / "run", rounds=12, server=krum)
+    run = made(folder / "run", rounds=12, server=krum, solver=STEPS[request.param])
     owner = run.plan.retained.owner
-    request = Request.of(samples=[sample for sample in owner if owner[sample] == GONE])
-    child = unlearn(run, "fats", request, folder / "child", data=dataset())
+    wish = Request.of(samples=[sample for sample in owner if owner[sample] == GONE])
+    child = unlearn(run, "fats", wish, folder / "child", data=dataset())
     assert not child.plan.retained.samples[GONE]
     own = rows_of_clients(child)
     return own, child, walked([child.path], Reader.SERVER)
@@ -197,12 +210,24 @@ def test_the_server_reads_nothing_of_one_client_whose_partner_was_emptied(emptie
     """Krum publishes one buffer as it is: with an emptied client in it, it would be half of its partner's row."""
     rows, child, walk = emptied
     told = [event for line in child.ledger.of_kind("round") for event in line["told"]]
-    assert {event["client"] for event in told if event["kind"] == "sent" and not event["size"]} == {GONE}
+    silent = {event["client"] for event in told if event["kind"] == "sent" and not event["size"]}
+    assert silent == (set() if child.config.solver["use"] == "dpsgd" else {GONE})
     assert all(event["discarded"] == 1 for event in told if event["kind"] == "summed")
     assert walk.rows
     assert found_rows(walk, rows) == 0
     assert not walk.numbers & accuracies(child)
     assert not walk.digests & digests_of(child, rows)
+
+
+def test_a_round_that_fails_for_its_rule_opens_no_sum(tmp_path):
+    """Over a model that stays each round would open sums of other buffers: all rows would follow from them."""
+    run = made(tmp_path / "run", client=STAGES[:1], server=[{"use": "krum", "byzantine": 1}])
+    child = unlearn(run, "retrain", Request.of([1, GONE]), tmp_path / "child", data=dataset())
+    assert child.model.equal(child.checkpoint(0)[0])
+    assert {len(rows) for rows, *_ in deliveries(run, dataset()).values()} == {CLIENTS // 2}
+    assert {len(rows) for rows, *_ in deliveries(child, dataset()).values()} == {0}
+    told = [event for line in child.ledger.of_kind("round") for event in line["told"]]
+    assert [(event["kind"], event.get("failed")) for event in told] == [("summed", True)] * 3
 
 
 @pytest.mark.parametrize("which", ["run", "run and child", "pruned"])
@@ -252,3 +277,51 @@ def test_the_walk_finds_what_other_rounds_show(tmp_path):
     solver = {"use": "sgd"}
     open_run = made(tmp_path / "open", client=[], transport={"use": "clear"}, solver=solver, server=[{"use": "mean"}])
     assert walked([open_run.path], Reader.SERVER).digests & digests_of(open_run, [torch.ones(1)])
+    assert walked([open_run.path], Reader.SERVER).digests & {
+        sha256(tensor_bytes(unsalted(open_run, INVOLVEMENT))).hexdigest().encode()
+    }
+
+
+def guessed(run):
+    """Which samples were used, by the digest that everybody may read: found where no salt is in it."""
+    told = json.loads((run.path / MANIFEST).read_text())["files"][INVOLVEMENT]["sha256"]
+    owned, clients = run.plan.retained.samples, run.arrays(INVOLVEMENT)["clients"]
+    for picked in product(*owned.values()):
+        samples = np.array([[sample, 1, 1] for sample in sorted(picked)], dtype=np.int64)
+        if sha256(tensor_bytes({"clients": clients, "samples": samples})).hexdigest() == told:
+            return set(picked)
+    return None
+
+
+def test_no_digest_confirms_a_guess_of_who_used_which_sample(tmp_path):
+    """Four clients with two samples each, and one batch of one: 16 guesses."""
+    rows = torch.rand(16, 4, generator=torch.Generator().manual_seed(1))
+    data = Dataset(rows[:8], torch.arange(8) % 4, rows[8:], torch.arange(8) % 4, 4, owners=torch.arange(8) // 2)
+    for name, stages in (
+        ("sums", {"client": STAGES, "transport": SUMS}),
+        ("open", {"client": [], "solver": {"use": "sgd"}}),
+    ):
+        table = tiny_config(
+            data={"use": "tensors", "classes": 4},
+            partition={"use": "by-owner"},
+            learner=LEARNER | {"rounds": 1, "cohort": 4, "batch": 1},
+            server=[{"use": "mean"}],
+            **stages,
+        )
+        run = train(table, tmp_path / name, data, secret(3))
+        used = {*run.arrays(INVOLVEMENT)["samples"][:, 0].tolist()}
+        assert guessed(run) == (None if name == "sums" else used)
+
+
+def test_no_size_tells_how_well_a_client_is_served(tmp_path):
+    """One row with another label changes accuracies, and no size that the server reads."""
+    told = {}
+    for label in range(4):
+        data = dataset()
+        data.targets[3] = label
+        run = made(tmp_path / str(label), data=data)
+        files = json.loads((run.path / MANIFEST).read_text())["files"]
+        sizes = {name: entry["size"] for name, entry in files.items() if not file_of(name).is_for(Reader.SERVER)}
+        told[tuple(run.own_accuracy.values())] = sizes
+    assert len(told) > 1
+    assert all(sizes == next(iter(told.values())) for sizes in told.values())

@@ -508,7 +508,8 @@ def describe(
         "beacon": run.beacon,
         "stability": _stability(run),
         "cuts": _cuts(run),
-        "participation": {name: value for name, value in run.participation.items() if name != SALT},
+        "participation": {name: value for name, value in run.participation.items() if name != SALT}
+        | {"own_accuracy": run.own_accuracy},
         "adversaries": in_words_of_adversaries(run.config.adversary),
         "exchange": _exchange(run),
         "confidential": _confidential(run),
@@ -530,7 +531,7 @@ def describe(
     lines += [
         f"  adversary     {text}: their rows were turned before the commitment" for text in document["adversaries"]
     ]
-    lines += [f"  {text}" for text in _participation(run.participation, run.info)]
+    lines += [f"  {text}" for text in _participation(run.participation, run.own_accuracy, run.info)]
     lines += [f"  {text}" for text in (_concluded(run) if concluded else ())]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
     if run.received_rounds:
@@ -618,9 +619,9 @@ def _anew(computed: dict[str, Any] | None) -> list[str]:
     return [f"  computed anew from round {first} on: {rounds}, {steps}{why}"]
 
 
-def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
+def _participation(told: dict[str, Any], own: dict[str, float | None], info: dict[str, Any]) -> list[str]:
     """Who took part, and how the final model serves the clients."""
-    cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
+    cohorts, shares = told["cohorts"], [share for share in own.values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
     never = " (of a client who never took part)" if told["largest_gap"] > len(cohorts) else ""
     lines = [

@@ -190,6 +190,16 @@ def is_share(value: object) -> bool:
     return type(value) is float and 0 <= value <= 1
 
 
+def text_of_share(share: float) -> str:
+    """A number in [0, 1] as text of six decimals: of one length, so that no size of a file tells it."""
+    return f"{share:.6f}"
+
+
+def is_text_of_share(value: object) -> bool:
+    """As :func:`text_of_share` writes one."""
+    return isinstance(value, str) and re.fullmatch(r"0\.[0-9]{6}|1\.0{6}", value) is not None
+
+
 def are_sums(value: object) -> bool:
     """A list of whole numbers that never fall."""
     return are_ids(value) and value == sorted(value)
@@ -205,7 +215,7 @@ PARTICIPATION: dict[str, Shape] = {
     "largest_gap": is_count,
     "cohorts": listed(are_ids),
     "uploads": are_sums,
-    "own_accuracy": by_id(either(is_nothing, is_share)),  # null where there was nothing to measure
+    "own_accuracy": by_id(either(is_nothing, is_text_of_share)),  # null where there was nothing to measure
 }
 """What every run tells of who took part; its learner may add what it concludes."""
 

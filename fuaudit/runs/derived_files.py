@@ -21,7 +21,7 @@ from fuaudit.plans import Population
 from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.encoding import digest_of_vector, files_of_round, involvement_tensors
+from fuaudit.runs.encoding import digest_of_vector, files_of_round, involvement_tensors, salted
 from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, form_of
 from fuaudit.runs.rounding import rounded
 from fuaudit.training.exchange import Exchange
@@ -127,7 +127,7 @@ class Course:
         rounds: after which a model is stored, ascending.
         model: reads the model ``(d,)`` after one of them.
         measures: what was measured so far.
-        salt: of ``participation.json``; None where clients have no secrets.
+        salt: of what tells who took part, and of which samples; None where clients have no secrets.
     """
 
     ready: Setup
@@ -175,7 +175,7 @@ def derived(
 
 
 def _involvement(course: Course) -> dict[str, Array]:
-    return involvement_tensors(Involvement.of(course.schedule))
+    return salted(involvement_tensors(Involvement.of(course.schedule)), course.salt)
 
 
 def _metrics(course: Course) -> list[dict[str, Any]]:
@@ -192,7 +192,8 @@ def _metrics(course: Course) -> list[dict[str, Any]]:
 def _participation(course: Course) -> dict[str, Any]:
     """Who took part, and the accuracy of the last model on every client's rows."""
     ready = course.ready
-    own = {str(client): share for client, share in course.measures.own_accuracy(course.final).items()}
+    shares = course.measures.own_accuracy(course.final).items()
+    own = {str(client): None if share is None else schema.text_of_share(share) for client, share in shares}
     solver, exchange = ready.procedure.solver, ready.procedure.exchange
     followed = participation(ready.learner, solver, exchange, course.population, course.schedule)
     return followed | {"own_accuracy": own} | ({} if course.salt is None else {schema.SALT: course.salt})

@@ -49,6 +49,11 @@ def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None
     return {of_round(MEMORIES, number): tensor_bytes(memories)} | checkpoint
 
 
+def salted(tensors: dict[str, Array], salt: str | None) -> dict[str, Array]:
+    """Tensors with a salt of 32 bytes, given in hexadecimal; as they are where clients have no secrets."""
+    return tensors if salt is None else {**tensors, "salt": np.frombuffer(bytes.fromhex(salt), dtype=np.uint8)}
+
+
 def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
     """Whether two stored rounds, model and all that is kept, have the same bytes."""
     salt = bytes(32)

@@ -388,7 +388,8 @@ def _table(*files: File) -> dict[str, File]:
 
 
 def _integers(**axes: int) -> Tensors:
-    return Tensors({name: ("int64", count) for name, count in axes.items()})
+    """Whole numbers, and a salt where clients have secrets: the digest, which everybody may read, confirms no guess."""
+    return Tensors({name: ("int64", count) for name, count in axes.items()}, {SALT: ("uint8", 1)})
 
 
 _OWN, _AUDITOR, _ALL = (Reader.AUDITOR,), (Reader.AUDITOR, Reader.ARCHIVE), (Reader.EVERYBODY,)

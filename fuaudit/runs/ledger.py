@@ -17,6 +17,7 @@ from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonica
 from fuaudit.formats.schema import EARLIEST
 from fuaudit.runs.layout import EVENTS, LEDGER
 from fuaudit.text import WITH_DATA, command
+from fuaudit.training.events import fails
 
 GENESIS = "0" * 64
 PLATFORM, SECURED = "platform", "secured"
@@ -120,7 +121,7 @@ def released(line: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def has_failed(told: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the events of a round say that none of its rows was applied."""
-    return any(event["kind"] == "failed" or (event["kind"] == "summed" and event["failed"]) for event in told)
+    return any(map(fails, told))
 
 
 def failed_rounds(ledger: Ledger) -> list[int]:

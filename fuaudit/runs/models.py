@@ -74,3 +74,9 @@ class WithModels(Stored):
         """Who took part in each round, what had been uploaded by then, and how the final model serves each client."""
         table: dict[str, Any] = self.document(PARTICIPATION)
         return table
+
+    @property
+    def own_accuracy(self) -> dict[str, float | None]:
+        """Client id (as text) -> accuracy of the final model on its rows, of six decimals; None where it has none."""
+        own = self.participation["own_accuracy"].items()
+        return {client: None if share is None else float(share) for client, share in own}

@@ -35,12 +35,15 @@ from fuaudit.runs.layout import (
     CONTENTS,
     EDIT,
     FILES,
+    INVOLVEMENT,
     MANIFEST,
     MEMORIES,
     MODEL,
     PARTICIPATION,
+    PARTITION,
     PLAN,
     RECEIVED,
+    RECORDED,
     RUN,
     SECRETS,
     TOMBSTONE,
@@ -243,6 +246,10 @@ def _contradictions(run: Run) -> Iterator[str]:
     salt = tables.get(SALT)
     if (salt is not None) != run.exchange.has_secrets or not (run.redacted or salt == run.participation_salt):
         yield f"has another salt in {PARTICIPATION} than its secrets make"
+    for name in filter(run.has, (PARTITION, RECORDED, INVOLVEMENT)):
+        found = run.arrays(name).get(SALT)
+        if (found is not None) != run.exchange.has_secrets or (found is not None and found.tobytes().hex() != salt):
+            yield f"has another salt in {name} than its secrets make"
 
 
 def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:

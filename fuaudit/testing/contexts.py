@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -193,7 +193,7 @@ def reordered(context: ExchangeContext) -> ExchangeContext:
 def stacked(contexts: list[ExchangeContext]) -> ExchangeContext:
     """Contexts of one round side by side."""
     cohorts = [context.cohort for context in contexts]
-    arrays = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
+    arrays: dict[str, Any] = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
     joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
     first = contexts[0]
     draws = tuple(draws for context in contexts for draws in context.draws)

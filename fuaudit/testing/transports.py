@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -25,9 +26,10 @@ def check_transport(transport: Any) -> None:
     its own row. "rows": each is what was sent by the client that the cohort names, and of one whose row does not come
     nothing was sent. "sums": the cohort is counted and no more; each row is, up to rounding, the mean of what was sent
     of two participations or more with samples, or of none, and of all where it is sparse; nobody is in two sums. Where
-    a row is not finite, no sum is shown that is not, and nothing of the row was sent that is not. Of equal rows all is
-    sent alike, and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out, and
-    no more rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it does
+    a row is not finite, no sum is shown that is not, and nothing of the row was sent that is not. Where no number of
+    rows is ``enough`` for the server's rule, no sum is shown, and nothing was sent. Of equal rows all is sent alike,
+    and where it is sparse times one number of 1 or more. Nothing was sent of whom ``taken`` leaves out, and no more
+    rows come than ``rows_left`` says. Numbers of all clients and samples are those that it got. What it does
     not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
     deliveries. No global generator is touched.
 
@@ -66,6 +68,7 @@ def _check_rounds(
             if must_say(transport, "shows") == "sums":
                 _check_sums(came, trial, _bears(came, others), says(transport, "sparse"), problems)
                 _check_finite(transport, trial, problems)
+                _check_enough(transport, trial, problems)
             else:
                 _check_rows(came, trial, _bears(came, others), problems)
             if count:
@@ -164,6 +167,13 @@ def _check_finite(transport: Any, trial: Trial, problems: Problems) -> None:
         came = transport.deliver(updates, trial.context)
         finite = bool(came.rows.isfinite().all()) and bool(came.sent.isfinite().all())
         problems.require(finite, "of a row that is not finite it shows a sum that is not: discard it, and send nothing")
+
+
+def _check_enough(transport: Any, trial: Trial, problems: Problems) -> None:
+    """Nothing comes of a round that fails: over a model that stays the next one would open sums of other clients."""
+    came = transport.deliver(trial.updates.clone(), replace(trial.context, enough=lambda rows: False))
+    nothing = not len(came.rows) and not bool(came.sent.any())
+    problems.require(nothing, "it shows sums in a round that fails: deliver none where context.enough(b) is False")
 
 
 def _check_equal(transport: Any, trial: Trial, problems: Problems) -> None:

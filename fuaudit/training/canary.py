@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise, product
 
 import numpy as np
 import torch
@@ -32,7 +32,8 @@ from fuaudit.plans.expanded import NONE, Schedule
 from fuaudit.plans.stage_draws import PublicDraws
 from fuaudit.training.asking import asking_once, asking_twice
 from fuaudit.training.engines.protocol import ClientProblem, Engine, single_threaded, threads_restored
-from fuaudit.training.exchange import Exchange
+from fuaudit.training.events import fails
+from fuaudit.training.exchange import Clear, Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
 from fuaudit.training.measuring import CHUNK, answering, loss_of
 from fuaudit.training.setup import Setup
@@ -152,14 +153,16 @@ class _Heard:
 def _tried(little: _Miniature, procedure: Procedure) -> tuple[list[RoundState], list[bytes]]:
     """The rounds, and digests of the updates in them.
 
-    Where so small a federation is refused or fails, the mean stands in for server stages, or for all.
+    Where so small a federation is refused or fails, the mean stands in for server stages, rows are shown as they are,
+    or the mean stands in for all.
     """
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     behind = Chain((Mean(), *exchange.server.stages[exchange.server.aggregating :]))
-    for tried in (exchange, replace(exchange, server=behind), replace(exchange, server=mean)):
+    for transport, server in product((exchange.transport, Clear()), (exchange.server, behind, mean)):
+        tried = replace(exchange, transport=transport, server=server)
         with suppress(FuauditError):
             found, updates = _rounds(little, replace(procedure, exchange=tried))
-            if not any(event["kind"] == "failed" for round_state in found for event in round_state.events):
+            if not any(fails(event) for round_state in found for event in round_state.events):
                 return found, updates
     return _rounds(little, replace(procedure, exchange=Exchange(mean)))
 

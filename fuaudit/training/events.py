@@ -136,3 +136,8 @@ def as_table(part: str, event: Event) -> dict[str, Any]:
     """For JSON: an event, and the part of the round that told it."""
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
     return {"kind": type(event).__name__.lower(), "part": part, **values}
+
+
+def fails(event: Mapping[str, Any]) -> bool:
+    """Whether an event, as a table, says that its round failed."""
+    return event["kind"] == "failed" or (event["kind"] == "summed" and event["failed"] is True)

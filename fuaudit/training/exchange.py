@@ -580,7 +580,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
         PluginError: the transport's answer does not fit the rows, or what it ``shows``.
     """
     rows, context, transport = sending.rows, sending.context, exchange.transport
-    here = context.at(Place("transport"), transport)
+    here = replace(context.at(Place("transport"), transport), enough=exchange.server.enough)
     here = here if exchange.plain else here.apart()
     finite = rows.isfinite().all(dim=-1) if exchange.byzantine and transport.shows == "rows" else None
     if finite is not None:
@@ -588,7 +588,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
             context.bare("exchange").tell(Rejected(client, NOT_FINITE))
         rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite.clone())
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
-    if wrong := _misfit(transport, delivery, rows, here.cohort) or _broken(exchange, delivery):
+    if wrong := _misfit(transport, delivery, rows, here) or _broken(exchange, delivery):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
     if not exchange.byzantine:
         return delivery
@@ -618,8 +618,8 @@ def _broken(exchange: Exchange, delivery: Delivery) -> tuple[str, str] | None:
     return "shows a sum that is not finite", "Discard it, tell Suspected, and say that nothing of its rows was sent."
 
 
-def _misfit(transport: Any, delivery: Delivery, rows: Tensor, of: Cohort) -> tuple[str, str] | None:
-    """What is wrong with a delivery of rows of a cohort, and what to do."""
+def _misfit(transport: Any, delivery: Delivery, rows: Tensor, here: RoundContext) -> tuple[str, str] | None:
+    """What is wrong with a delivery of the rows of a round, and what to do."""
     cohort, came, given = delivery.cohort, delivery.rows.shape, rows.shape
     if came[-1] != given[-1] or delivery.sent.shape != given or cohort.present.shape != came[:-1]:
         made = f"rows {tuple(came)}, sent {tuple(delivery.sent.shape)} and {tuple(cohort.present.shape)} places"
@@ -629,9 +629,12 @@ def _misfit(transport: Any, delivery: Delivery, rows: Tensor, of: Cohort) -> tup
     if transport.shows == "rows":
         named = not bool((cohort.present & (cohort.clients < 0)).any())
         return None if named else ("shows rows of nobody", 'Name the clients, or add up rows and say shows = "sums".')
-    if came[-2] and 2 * came[-2] > (trained := int(of.trained.sum(dim=-1).min())):
+    if came[-2] and 2 * came[-2] > (trained := int(here.cohort.trained.sum(dim=-1).min())):
         told = f"shows {came[-2]} rows as sums of {trained} participations with samples"
         return told, "Put two or more of these (context.cohort.trained) into each sum: others hide nobody."
+    if came[-2] and not here.enough(came[-2]):
+        told = f"shows {came[-2]} sums, and the round fails with so few: the next one would show others over one model"
+        return told, "Deliver nothing where context.enough(b) is False, and open no sum."
     if any(bool(told.any()) for told in (cohort.clients + 1, cohort.rows + 1, cohort.sizes, cohort.steps)):
         return "names who is in its sums", "Deliver: context.cohort.counted(b)."
     return None

@@ -172,10 +172,12 @@ def initial_state(
     )
 
 
-def cohorts_of(drawn_round: Round, population: Population, device: torch.device, on_empty: bool = False) -> Cohort:
+def cohorts_of(
+    drawn_round: Round, population: Population, device: torch.device, on_empty: bool = False, empties: bool = False
+) -> Cohort:
     """The cohorts of one round with the sizes that the retained population gives them.
 
-    ``on_empty``: a step is taken on an empty batch too, as where steps have noise.
+    ``on_empty``: a step is taken on an empty batch too, as where steps have noise. ``empties``: see :class:`Cohort`.
     """
     clients = drawn_round.cohorts
 
@@ -192,6 +194,7 @@ def cohorts_of(drawn_round: Round, population: Population, device: torch.device,
         present=torch.from_numpy(clients != NONE).to(device),
         members=len(population.clients),
         total=population.size,
+        empties=empties,
     )
 
 
@@ -228,7 +231,8 @@ def execute(
         drawn_round = schedule.round(number)
         # sizes and weights of the retained population, in kept rounds too: no round may know how many rows are gone
         noisy = bool(says(procedure.solver, "draws"))
-        cohort = cohorts_of(drawn_round, population, round_state.vectors.device, on_empty=noisy)
+        empties = noisy and procedure.divisor > 0
+        cohort = cohorts_of(drawn_round, population, round_state.vectors.device, on_empty=noisy, empties=empties)
         told: Told | None = [] if len(round_state.vectors) == 1 else None
         step_size = procedure.step_sizes.at(number)
         context = ExchangeContext(number, cohort, round_state.vectors, step_size, draws=own, told=told)

@@ -16,9 +16,9 @@ from fuaudit.plans import Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build, called
-from fuaudit.training.asking import Kind, a, asked
+from fuaudit.training.asking import Kind, asked
 from fuaudit.training.rounds import CLIENT, SERVER, owner_of, prefix_of
-from fuaudit.training.stages import least_rows
+from fuaudit.training.stages import least_rows, rows_left
 
 if TYPE_CHECKING:
     from fuaudit.plans import Law
@@ -52,7 +52,7 @@ def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
     transport, server, trained = exchange.transport, exchange.server, min(places, filled)
     if offers(transport, "require_places"):
         asked(transport, "require_places", NOTHING, places, trained)
-    rows = _rows_left(transport, places if transport.shows == "rows" else trained // 2, places, trained)
+    rows = rows_left(transport, places if transport.shows == "rows" else trained // 2, places, trained)
     for stage in server.stages[: server.aggregating]:
         if rows < (needed := least_rows(stage)):
             raise UsageError(
@@ -60,13 +60,7 @@ def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
                 f"and gets {rows} at most",
                 "Let more clients take part, or let the rule leave out or fear fewer rows.",
             )
-        rows = _rows_left(stage, rows, rows)
-
-
-def _rows_left(part: object, otherwise: int, *given: int) -> int:
-    """How many rows a part leaves of what it is given at most; ``otherwise`` where it does not say."""
-    left: int = asked(part, "rows_left", a(int), *given) if offers(part, "rows_left") else otherwise
-    return left
+        rows = rows_left(stage, rows, rows)
 
 
 def per_client_state(solver: Any, exchange: Exchange) -> frozenset[str]:

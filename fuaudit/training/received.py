@@ -51,6 +51,11 @@ class Received:
         if self.counts is not None:
             yield "transport", Summed(self.counts, self.discarded, not self.counts)
 
+    def without_sums(self, drawn: int) -> Received:
+        """The same where no sum was taken: all count as discarded, of so many places as many at most."""
+        discarded = min(self.discarded + len(self.counts or ()), drawn)
+        return replace(self, rows=self.rows[:0], counts=(), discarded=discarded)
+
     def entered(self, context: ExchangeContext) -> tuple[Delivery, ExchangeContext]:
         """The delivery, and the round of one run behind the transport."""
         device, cohort = context.vectors.device, context.cohort

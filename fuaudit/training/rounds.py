@@ -95,6 +95,7 @@ class Cohort:
         present: which places are used.
         members: how many clients the retained population has.
         total: how many samples they have together.
+        empties: whether steps have noise, and batches of clients with samples can be empty (Poisson batches).
     """
 
     clients: Tensor
@@ -104,16 +105,18 @@ class Cohort:
     present: Tensor
     members: int
     total: int
+    empties: bool = False
 
     @property
     def trained(self) -> Tensor:
-        """Which places stand for a client that took a step, bool ``(*s, n)``: who has no samples takes none.
+        """Which places stand for a client that has samples and took a step, bool ``(*s, n)``.
 
         The rows of all others tell nothing of data, so they hide nobody. Who is empty is public. Where steps have noise
-        everybody takes them, with samples or without: whose batch was empty must not show, and a request must not
-        change who counts in a round that is kept. A row there is noise at least.
+        everybody takes them, with samples or without. Where ``empties`` everybody counts, too: whose batch was empty
+        must not show, and a request must not change who counts in a round that is kept. A row there is noise at least.
         """
-        return self.steps > 0
+        taken = self.steps > 0
+        return taken if self.empties else taken & (self.sizes > 0)
 
     def counted(self, rows: int) -> Cohort:
         """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.
@@ -158,6 +161,10 @@ def _nobodys(row: int) -> Labelled:
     raise PluginError("a stage asked for what a client draws whose stage it is not", "Use shared draws there.")
 
 
+def _any_number(rows: int) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class RoundContext:
     """One round, as a solver or a stage sees it. What it may draw it draws by functions: it is given no key, no plan.
@@ -174,6 +181,8 @@ class RoundContext:
         together: what all draw who take part in the exchange; :attr:`shared` asks it.
         accepted: for a transport: which rows of the round were not rejected before it, bool ``(n,)``. Its cohort and
             its rows are of these alone. None for all.
+        enough: for a transport: whether the server's rule takes so many rows. With another number the round fails, so
+            behind sums none is opened: over a model that stays they would be opened again, of other clients.
     """
 
     number: int
@@ -185,6 +194,7 @@ class RoundContext:
     own: Callable[[int], Labelled] = _undeclared
     together: Callable[[], Labelled] = _undeclared
     accepted: Tensor | None = None
+    enough: Callable[[int], bool] = _any_number
 
     @property
     def shared(self) -> Labelled:

@@ -20,6 +20,7 @@ from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population, Request
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.tried_laws import require_own_name
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import ClientProblem
@@ -145,7 +146,18 @@ def depends_on(config: Config) -> frozenset[str]:
                 f"It must be a frozenset of {' and '.join(map(repr, sorted(COUNTS)))}.",
             )
         found |= declared
-    return found
+    return found | (frozenset({"samples"}) if _may_recount(config) else frozenset())
+
+
+def _may_recount(config: Config) -> bool:
+    """Whether a request can change who counts in sums of rounds that are kept.
+
+    It can where steps have noise and a stranger's law draws an empty batch of a client with samples: such a client
+    counts, until it has none. See :attr:`fuaudit.training.rounds.Cohort.trained`.
+    """
+    law = registry.build("learners", config.learner).law
+    noisy = says(registry.build("solvers", config.solver), "draws") and not says(law, "divisor")
+    return bool(noisy) and exchange_of(config).transport.shows == "sums" and is_foreign(law)
 
 
 def depended_on(config: Config, request: Request) -> str:

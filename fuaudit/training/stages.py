@@ -15,7 +15,7 @@ from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import called, is_strange
-from fuaudit.training.asking import STATE, Kind, asked, rows_and_state
+from fuaudit.training.asking import STATE, Kind, a, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
@@ -172,6 +172,14 @@ class Chain:
         after = takewhile(lambda stage: says(stage, "after_aggregation"), reversed(self.stages))
         return len(self.stages) - len(list(after))
 
+    def enough(self, rows: int) -> bool:
+        """Whether so many rows of a round are enough for every stage up to the aggregator."""
+        for stage in self.stages[: self.aggregating]:
+            if rows < least_rows(stage):
+                return False
+            rows = rows_left(stage, rows, rows)
+        return True
+
     def apply(
         self, updates: Tensor, context: ExchangeContext, state: State, numbers: slice = ALL
     ) -> tuple[Tensor, State]:
@@ -221,6 +229,12 @@ def least_rows(stage: object) -> int:
     if type(needed) is not int:
         raise PluginError(f"{called(stage)} says least_rows = {needed!r}", "Say a whole number.")
     return needed
+
+
+def rows_left(part: object, otherwise: int, *given: int) -> int:
+    """How many rows a part leaves of what it is given at most; ``otherwise`` where it does not say."""
+    left: int = asked(part, "rows_left", a(int), *given) if offers(part, "rows_left") else otherwise
+    return left
 
 
 def _has_few(updates: Tensor, context: RoundContext, needed: int) -> bool:

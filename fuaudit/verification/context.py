@@ -56,7 +56,8 @@ def context_of(case: Case, delta: float | None = None) -> dict[str, Any]:
         "model": digest_of_vector(run.model),
         "served": _model_in_use(case),
         "metrics": run.metrics,
-        "participation": {name: run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
+        "participation": {name: run.participation[name] for name in ("cohorts", "uploads")}
+        | {"own_accuracy": run.own_accuracy},
         "released": released(case, delta),
     }
     if "edited_by" in info:

@@ -17,7 +17,7 @@ from fuaudit.formats.forms import pretty_json
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.drawn import first_involved
-from fuaudit.runs.encoding import population_tensors
+from fuaudit.runs.encoding import population_tensors, salted
 from fuaudit.runs.layout import (
     FORMER,
     KEYS,
@@ -195,9 +195,10 @@ def _rewrite(run: Run) -> Run:
     copy_transcript(run.path, staging, bodies=False)  # the chain is over digests, so it can be checked without them
     write_bytes(staging / FORMER, read_bytes(run.path / MANIFEST))
     writer = RunWriter(staging, read_ledger(staging))
-    if recorded := recorded_bytes(kept_records(run.plan)):
+    salt = run.participation_salt
+    if recorded := recorded_bytes(kept_records(run.plan), salt):
         write_bytes(staging / RECORDED, recorded)
-    writer.write(PARTITION, population_tensors(run.original, dropped_ids(run)))
+    writer.write(PARTITION, salted(population_tensors(run.original, dropped_ids(run)), salt))
     writer.open(retained_opening(run), retained_secrets(run))
     writer.write(KEYS, Keys(seeds, None, run.keys.partition_digest).as_table())
     writer.close("pruned", before=run.digest)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
@@ -36,7 +36,7 @@ from fuaudit.training.received import Received
 from fuaudit.training.setup import Setup, setup
 from fuaudit.workflow.append import mend_ledger
 from fuaudit.workflow.commit import Promise
-from fuaudit.workflow.inbox import Inbox
+from fuaudit.workflow.inbox import Inbox, whole
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.receiving import receiving
 from fuaudit.workflow.resume import remove_torn, require_fitting, require_next_secrets
@@ -100,24 +100,24 @@ class Reception:
         step_size = self._ready.procedure.step_sizes.at(number)
         return OpenRound(number, clients, self._state.of(0)[0].clone(), step_size, batches)
 
-    def receive(self, number: int, client: int, update: Any) -> Rejected | None:
+    def receive(self, number: Any, client: Any, update: Any) -> Rejected | None:
         """Take a client's update ``(c,)`` in a round: the model sent out minus the one that came back.
 
         Returns:
             Why it is not taken: no numbers, another length, NaN or infinity, a second one, one of an earlier round, of
-            a later one, or of nobody who takes part. None where it is taken.
+            a later one or of none, or of nobody who takes part. None where it is taken.
 
         Raises:
             UsageError: the transport of the config shows sums, or clients have still to agree on coordinates.
         """
         inbox = self._inbox
         if inbox is None:
-            return Rejected(client, "late" if number <= self._done else "not in the round")
-        if number != self._done + 1:
-            return inbox.stray(client, "late" if number <= self._done else "not in the round")
+            return Rejected(client, self._stray(number))
+        if whole(number) != self._done + 1:
+            return inbox.stray(client, self._stray(number))
         return inbox.row(client, update)
 
-    def receive_sum(self, number: int, total: Any, count: int) -> str:
+    def receive_sum(self, number: Any, total: Any, count: Any) -> str:
         """Take the sum ``(c,)`` of the updates of so many clients in a round.
 
         Returns:
@@ -126,12 +126,20 @@ class Reception:
         Raises:
             UsageError: the transport of the config shows rows, or a number of rows is none of this round.
         """
-        if self._inbox is None or number != self._done + 1:
-            return "late" if number <= self._done else "not in the round"
+        if self._inbox is None or whole(number) != self._done + 1:
+            return self._stray(number)
         return self._inbox.total(total, count)
 
-    def reject(self, client: int, why: str) -> Rejected:
+    def _stray(self, number: Any) -> str:
+        """Why a message of another round than the open one is not taken."""
+        named = whole(number)
+        return "not in the round" if named is None or named > self._done else "late"
+
+    def reject(self, client: Any, why: str) -> Rejected:
         """Note that the server itself did not take a client's message, for one of the known reasons.
+
+        The client's row, where it was taken in the open round, is dropped, and the client may send another. It stays
+        for the reasons "twice", "late" and "not in the round", which are about another message.
 
         Raises:
             UsageError: no round is open, or the reason is not known.
@@ -155,14 +163,26 @@ class Reception:
 
         Args:
             absent: behind sums the clients who did not answer; where rows are shown that is known.
-            allow_failed: close it all the same, as a round that failed: the model stays.
+            allow_failed: close it all the same, as a round that failed: the model stays. Behind sums also where a stage
+                cannot treat them, or the model would be no longer finite: none is recorded, and all are counted as
+                discarded.
 
         Raises:
             UsageError: no round is open, what is said of it does not fit, too few rows came, or the model is no longer
                 finite.
             PluginError: a stage of the server cannot treat what came.
         """
-        self._go_on({self._done + 1: self._open.closed(absent)}, new=True, allow_failed=allow_failed)
+        number, came, drawn = self._done + 1, self._open.closed(absent), len(self._open.cohort)
+        try:
+            state = self._after(number, came, allow_failed and not came.counts)
+        except FuauditError:
+            if not (allow_failed and came.counts):
+                raise
+            # a record would show these sums beside those of the next round, over the same model
+            came = came.without_sums(drawn)
+            state = self._after(number, came)
+        self._writer.received(number, came)
+        self._keep(number, state)
         self._inbox = self._next()
         return self._state.of(0)[0].clone()
 
@@ -190,16 +210,38 @@ class Reception:
         exchange, procedure = self._ready.procedure.exchange, self._ready.procedure
         return Inbox(
             self._plan.cohort(self._done + 1),
-            self._plan.populations[0].samples.keys(),
+            self._plan.retained.samples.keys(),
             procedure.layout.dimension,
             procedure.dtype,
             exchange.transport.shows == "sums",
             exchange.agrees,
         )
 
-    def _go_on(self, received: Mapping[int, Received], new: bool = False, allow_failed: bool = False) -> None:
+    def _go_on(self, received: Mapping[int, Received]) -> None:
         """Execute the next round, entered at what came; simulated where nothing is said of it."""
-        number, ready = self._done + 1, self._ready
+        number = self._done + 1
+        state = self._executed(number, received)
+        require_finite(state, number)
+        self._keep(number, state)
+
+    def _after(self, number: int, came: Received, allow_failed: bool = False) -> RoundState:
+        """The state after what came; UsageError where the round may not be closed with it."""
+        state, sums = self._executed(number, {number: came}), came.counts is not None
+        close = "close it with allow_failed=True: the model stays" + ", and no sum is recorded" * sums
+        if not allow_failed and any(event["kind"] == "failed" for event in state.events):
+            raise UsageError(
+                f"too few rows came in round {number} for the rule of the server, so the round would fail",
+                f"Wait for more messages, or {close}.",
+            )
+        try:
+            require_finite(state, number)
+        except UsageError as error:
+            drop = 'Drop a row that is too large: reject(client, "not finite"). She may send another.'
+            raise UsageError(error.args[0], f"There is one way: {close}." if sums else drop) from error
+        return state
+
+    def _executed(self, number: int, received: Mapping[int, Received]) -> RoundState:
+        ready = self._ready
         rounds = execute(
             ready.procedure,
             self._problem,
@@ -211,15 +253,9 @@ class Reception:
             self._draws,
             received,
         )
-        _, state = next(rounds)
-        require_finite(state, number)
-        if new and not allow_failed and any(event["kind"] == "failed" for event in state.events):
-            raise UsageError(
-                f"too few rows came in round {number} for the rule of the server, so the round would fail",
-                "Wait for more messages, or close it with allow_failed=True: the model stays.",
-            )
-        if new:
-            self._writer.received(number, received[number])
+        return next(rounds)[1]
+
+    def _keep(self, number: int, state: RoundState) -> None:
         store_round(self._writer, number, state, number in self._to_store)
         self._state, self._done = RoundState(state.vectors, state.state), number
 

@@ -26,6 +26,7 @@ from fuaudit.runs.encoding import (
     population_tensors,
     received_tensors,
     recorded_tensors,
+    salted,
     segment_rows,
 )
 from fuaudit.runs.layout import (
@@ -123,10 +124,13 @@ def plan_table(plan: Plan, requests: tuple[Request, ...]) -> dict[str, Any]:
     }
 
 
-def recorded_bytes(plan: Plan) -> bytes | None:
-    """``recorded.safetensors``: the draws of sources that are no seeds; None when there is no such source."""
+def recorded_bytes(plan: Plan, salt: str | None) -> bytes | None:
+    """``recorded.safetensors``: the draws of sources that are no seeds; None when there is no such source.
+
+    ``salt`` is None where clients have no secrets.
+    """
     found = {number: source.answers for number, source in enumerate(plan.sources) if isinstance(source, Recorded)}
-    return tensor_bytes(recorded_tensors(found)) if found else None
+    return tensor_bytes(salted(recorded_tensors(found), salt)) if found else None
 
 
 @dataclass
@@ -192,10 +196,11 @@ class RunWriter:
         made_by = {"engine": engine, "device": device, "versions": versions(device), "plugins": plugins_of(config)}
         try:
             write_bytes(self.path / CONFIG, config_bytes(config))
-            self.write(PARTITION, population_tensors(common.original, common.stand_ins))
+            salt = secrets.participation_salt if secrets else None
+            self.write(PARTITION, salted(population_tensors(common.original, common.stand_ins), salt))
             self.write(CONTENTS, common.contents.tensors())
             self.open(common.opening, secrets)
-            if recorded := recorded_bytes(plan):
+            if recorded := recorded_bytes(plan, salt):
                 write_bytes(self.path / RECORDED, recorded)
             self.write(PLAN, plan_table(plan, requests))
             self.write(KEYS, common.keys.as_table())

@@ -15,7 +15,7 @@ from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.layout import PARTICIPATION, form_of
+from fuaudit.runs.layout import METRICS, form_of
 from fuaudit.runs.rounding import are_neighbours, is_rounded, rounded
 from fuaudit.workflow.prune import prune
 
@@ -81,10 +81,10 @@ def test_more_than_one_digit_is_no_pass(change, child, rows, quick):
 
 def test_a_zero_has_no_sign():
     """Elsewhere a zero equals one with a sign, which is one bit an accuracy."""
-    table = {"own_accuracy": {"3": 0.0, "5": 0.25}}
-    form = form_of(PARTICIPATION)
-    assert form.last_digits(table, table) == 0
-    assert form.last_digits(table, {"own_accuracy": {"3": -0.0, "5": 0.25}}) is None
+    rows = [{"round": 0, "test_loss": 0.25, "test_accuracy": 0.0}]
+    form = form_of(METRICS)
+    assert form.last_digits(rows, rows) == 0
+    assert form.last_digits(rows, [rows[0] | {"test_accuracy": -0.0}]) is None
 
 
 def test_figures_that_can_be_stored():
