@@ -12,11 +12,13 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from math import comb
 
+import numpy as np
+
 from fuaudit.audits.replay.events import OTHER_TALE, as_told, wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL, UNKNOWN_KEY
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
-from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.expanded import SelectedRuns
 from fuaudit.runs.encoding import digest_of_vector, same_round
 from fuaudit.runs.ledger import models_told
 from fuaudit.statistics.rounding import down
@@ -164,9 +166,9 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[Difference]:
     before, after = stretch
     retained = run.plan.retained
     start = RoundState.of_run(*run.checkpoint(before), ready.device)
-    schedule = LazySchedule([run.plan], after)
+    schedule = SelectedRuns(case.rerun.schedule, np.zeros(1, dtype=np.int64), after)
     logged = models_told(run.ledger)
-    problem = ready.client_problem(retained)
+    problem = case.rerun.client_problem(retained)
     round_state = start
     draws, received = run.stage_draws(run.plan), run.received
     for round_number, round_state in execute(
