@@ -24,14 +24,28 @@ from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.training.engines import Engine, engine, suggested
-from fuaudit.training.engines.batched import Batched
+from fuaudit.training.engines.batched import Batched, stack_size_of
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import Case
 
-RUNS_ABREAST = 16
-"""Runs that the batched engine advances in one operation; two make a part, one for each of two threads."""
+
+def runs_abreast(ready: Setup, places: int) -> int:
+    """How many runs fill a chunk of the engine; 1 where it takes participations one by one.
+
+    Args:
+        places: those in a round that are sure to be taken: where few of those who may take part do, room for all of
+            them would be computed in vain.
+    """
+    return max(1, _lanes(ready) // places)
+
+
+def _lanes(ready: Setup) -> int:
+    """How many participations the engine of repeated runs computes at once."""
+    module, device = ready.procedure.module, ready.device
+    batched = suggested(module, device, many=True) == "batched"
+    return stack_size_of(module, ready.procedure.layout.dimension, device) if batched else 1
 
 
 @dataclass(frozen=True)
@@ -40,18 +54,20 @@ class Batch:
 
     Attributes:
         read: the rounds whose models an editor is given.
+        size: pairs in the largest batch. The engine's chunks have room for so many and no more, in smaller ones too:
+            bits are compared under one size of chunks.
     """
 
     case: Case
     numbers: range
     threads: int
     read: tuple[int, ...]
+    size: int
 
     @cached_property
     def maker(self) -> Engine:
         """What advances many runs at once."""
-        # where few of those who may take part do, room for all of them would be computed in vain
-        return _engine(self.case.rerun.ready, says(self.case.run.plan.law, "cohort_size") or 1, self.threads)
+        return _engine(self.case.rerun.ready, self.size * places_taken(self.case), self.threads)
 
     @cached_property
     def originals(self) -> list[Plan]:
@@ -63,6 +79,13 @@ class Batch:
     def history(self) -> list[RoundState]:
         """The originals after rounds 0 to R."""
         return self.executed(self.originals)
+
+    @cached_property
+    def anew(self) -> dict[str, Tensor]:
+        """Final models of the arms of runs that never had what was to be forgotten, made side by side."""
+        plans = [plan for arm in RETRAINED for plan in self.retained(arm)]
+        models = self.executed(plans, keep=False)[-1].vectors
+        return dict(zip(RETRAINED, models.split(len(self.numbers)), strict=True))
 
     def retained(self, arm: str) -> list[Plan]:
         """Fresh plans of an arm over the retained population."""
@@ -119,11 +142,7 @@ def unlearned(batch: Batch) -> Tensor:
 
 def retrained(arm: str) -> Callable[[Batch], Tensor]:
     """Runs that never had what was to be forgotten, with draws of the arm's own."""
-
-    def models(batch: Batch) -> Tensor:
-        return batch.executed(batch.retained(arm), keep=False)[-1].vectors
-
-    return models
+    return lambda batch: batch.anew[arm]
 
 
 def edited_without(batch: Batch) -> Tensor:
@@ -139,11 +158,12 @@ def edited_without(batch: Batch) -> Tensor:
 WITHOUT = "without"
 """The arm of editors alone: the editor applied to a run that never had the target."""
 
+RETRAINED = ("retrained", "second")
+
 ARMS = (
     Arm("untouched", untouched),
     Arm("subject", unlearned),
-    Arm("retrained", retrained("retrained")),
-    Arm("second", retrained("second")),
+    *(Arm(name, retrained(name)) for name in RETRAINED),
 )
 """The arms of every pair: the run before, unlearned, and two retrained ones that share nothing."""
 
@@ -163,10 +183,16 @@ def rounds_read(case: Case) -> tuple[int, ...]:
     return stored_rounds(case.run.config.run.checkpoint_every, case.run.plan.law.rounds)
 
 
-def _engine(ready: Setup, places: int, threads: int) -> Engine:
+def places_taken(case: Case) -> int:
+    """Places of a round that are sure to be taken, or 1."""
+    return says(case.run.plan.law, "cohort_size") or 1
+
+
+def _engine(ready: Setup, most: int, threads: int) -> Engine:
+    """What advances runs with at most so many participations at once."""
     maker = engine(suggested(ready.procedure.module, ready.device, many=True), threads)
     if isinstance(maker, Batched) and ready.device.type == "cpu":
-        return replace(maker, stack_size=RUNS_ABREAST * places)
+        return replace(maker, stack_size=max(2, min(_lanes(ready), most)))
     return maker
 
 
