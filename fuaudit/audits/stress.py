@@ -32,6 +32,7 @@ from fuaudit.plans.veil import rewritten
 from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
+from fuaudit.training.engines import Engine
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case
@@ -249,10 +250,7 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
     counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
     problem = _on_stand_ins(case, gone).client_problem if gone else case.rerun.client_problem
     full, retained = (Side(population, problem(population)) for population in (step.before, step.after))
-    # a model of another package may keep something from call to call: it is asked for both sides
-    own = registry.find("models", ready.config.model["use"]).own
-    engine = SharedSteps(ready.engine) if own else ready.engine
-    ends = parted(ready.procedure, full, retained, *zip(*plans, strict=True), engine)
+    ends = parted(ready.procedure, full, retained, *zip(*plans, strict=True), stepping(ready))
     return [
         _Tried(
             step.number,
@@ -264,6 +262,15 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
         )
         for (plan, kept), end in zip(plans, ends, strict=True)
     ]
+
+
+def stepping(ready: Setup) -> Engine:
+    """What takes the local steps of both sides: each once where they are given equal bits.
+
+    A model of another package may keep something from call to call, so it is asked for both sides.
+    """
+    own = registry.find("models", ready.config.model["use"]).own
+    return SharedSteps(ready.engine) if own else ready.engine
 
 
 @dataclass(frozen=True)

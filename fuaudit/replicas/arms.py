@@ -31,14 +31,13 @@ from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import Case
 
 
-def runs_abreast(ready: Setup, places: int) -> int:
-    """How many runs fill a chunk of the engine; 1 where it takes participations one by one.
+def runs_abreast(case: Case) -> int:
+    """How many runs fill a chunk of the engine; 1 where it takes participations one by one, or nobody knows.
 
-    Args:
-        places: those in a round that are sure to be taken: where few of those who may take part do, room for all of
-            them would be computed in vain.
+    Laws that do not say how many take part may have room for many who do not.
     """
-    return max(1, _lanes(ready) // places)
+    places = says(case.run.plan.law, "cohort_size")
+    return max(1, _lanes(case.rerun.ready) // places) if places else 1
 
 
 def _lanes(ready: Setup) -> int:
@@ -67,7 +66,9 @@ class Batch:
     @cached_property
     def maker(self) -> Engine:
         """What advances many runs at once."""
-        return _engine(self.case.rerun.ready, self.size * places_taken(self.case), self.threads)
+        # where few of those who may take part do, room for all of them would be computed in vain
+        places = says(self.case.run.plan.law, "cohort_size") or 1
+        return _engine(self.case.rerun.ready, self.size * places, self.threads)
 
     @cached_property
     def originals(self) -> list[Plan]:
@@ -79,13 +80,6 @@ class Batch:
     def history(self) -> list[RoundState]:
         """The originals after rounds 0 to R."""
         return self.executed(self.originals)
-
-    @cached_property
-    def anew(self) -> dict[str, Tensor]:
-        """Final models of the arms of runs that never had what was to be forgotten, made side by side."""
-        plans = [plan for arm in RETRAINED for plan in self.retained(arm)]
-        models = self.executed(plans, keep=False)[-1].vectors
-        return dict(zip(RETRAINED, models.split(len(self.numbers)), strict=True))
 
     def retained(self, arm: str) -> list[Plan]:
         """Fresh plans of an arm over the retained population."""
@@ -142,7 +136,11 @@ def unlearned(batch: Batch) -> Tensor:
 
 def retrained(arm: str) -> Callable[[Batch], Tensor]:
     """Runs that never had what was to be forgotten, with draws of the arm's own."""
-    return lambda batch: batch.anew[arm]
+
+    def models(batch: Batch) -> Tensor:
+        return batch.executed(batch.retained(arm), keep=False)[-1].vectors
+
+    return models
 
 
 def edited_without(batch: Batch) -> Tensor:
@@ -158,12 +156,11 @@ def edited_without(batch: Batch) -> Tensor:
 WITHOUT = "without"
 """The arm of editors alone: the editor applied to a run that never had the target."""
 
-RETRAINED = ("retrained", "second")
-
 ARMS = (
     Arm("untouched", untouched),
     Arm("subject", unlearned),
-    *(Arm(name, retrained(name)) for name in RETRAINED),
+    Arm("retrained", retrained("retrained")),
+    Arm("second", retrained("second")),
 )
 """The arms of every pair: the run before, unlearned, and two retrained ones that share nothing."""
 
@@ -181,11 +178,6 @@ def rounds_read(case: Case) -> tuple[int, ...]:
     if case.parent is not None:
         return case.parent.checkpoints
     return stored_rounds(case.run.config.run.checkpoint_every, case.run.plan.law.rounds)
-
-
-def places_taken(case: Case) -> int:
-    """Places of a round that are sure to be taken, or 1."""
-    return says(case.run.plan.law, "cohort_size") or 1
 
 
 def _engine(ready: Setup, most: int, threads: int) -> Engine:

@@ -28,7 +28,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans.expanded import most_ids
 from fuaudit.plans.stacked import IDS_AT_ONCE
-from fuaudit.replicas.arms import Batch, EditRefused, arms_of, places_taken, rounds_read, runs_abreast
+from fuaudit.replicas.arms import Batch, EditRefused, arms_of, rounds_read, runs_abreast
 from fuaudit.runs.platforms import versions
 from fuaudit.runs.run import load_run
 from fuaudit.training.engines.protocol import single_threaded
@@ -139,12 +139,11 @@ class Pairs:
     @cached_property
     def size(self) -> int:
         """The pairs in a part."""
-        law, ready, before = self.case.run.plan.law, self.case.rerun.ready, self.case.run.before
-        procedure = ready.procedure
+        law, procedure, before = self.case.run.plan.law, self.case.rerun.ready.procedure, self.case.run.before
         # a round of noisy steps is drawn as a whole
         noise = law.places(before.of_laws) * law.steps if says(procedure.solver, "draws") else 0
         models = procedure.layout.dimension * (law.rounds + 1 + noise)
-        room = max(PAIRS_A_SHARD, min(self.most, runs_abreast(ready, places_taken(self.case))))
+        room = max(PAIRS_A_SHARD, min(self.most, runs_abreast(self.case)))
         # rounds are drawn some at a time, at least one for all pairs of a part
         return max(1, min(room, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, before)))
 
