@@ -74,7 +74,7 @@ class Pairs:
 
     Attributes:
         read: the rounds whose models an editor is given, as the run that it edited stores them.
-        most: pairs that may be in one part, where the engine has room for them.
+        most: pairs that may be in one part, where the engine has room for more than are in others; 0 for no more.
     """
 
     run: Path
@@ -83,10 +83,10 @@ class Pairs:
     secret: bytes = field(repr=False)
     measuring: Measuring
     read: tuple[int, ...]
-    most: int = PAIRS_A_SHARD
+    most: int = 0
 
     @classmethod
-    def of(cls, case: Case, measuring: Measuring, most: int = PAIRS_A_SHARD) -> Pairs:
+    def of(cls, case: Case, measuring: Measuring, most: int = 0) -> Pairs:
         """The pairs of a case whose data is at hand."""
         data = case.rerun.ready.dataset
         rows = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(data).items()}
