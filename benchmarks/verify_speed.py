@@ -34,11 +34,12 @@ from fuaudit.plans import Request
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "verify-speed.md"
 TURNS = 5
+LEARNER = {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1}
 SMALL = {
     "data": {"use": "digits"},
     "partition": {"use": "iid", "clients": 10},
     "model": {"use": "linear"},
-    "learner": {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1},
+    "learner": LEARNER,
 }
 LONG = {
     "data": {"use": "digits"},
@@ -119,7 +120,7 @@ def settings(data: Path | None) -> Iterator[Setting]:
     yield Setting("weights know who was there", SMALL | {"server": totals})
     yield Setting("constants know who was there", SMALL | {"scaling": "standardise"})
     yield Setting("a memory of the server", SMALL | {"server": [{"use": "mean"}, {"use": "momentum"}]})
-    yield Setting("rows of clients", SMALL | {"server": [{"use": "mifa"}]})
+    yield Setting("rows of clients", SMALL | {"server": [{"use": "mifa"}], "learner": LEARNER | {"use": "fedavg"}})
     yield Setting("an editor", SMALL, method="finetune", audits=SAMPLING, budget=160)
     yield Setting("a multilayer perceptron", SMALL | {"model": {"use": "mlp"}}, audits=SAMPLING, budget=None)
 

@@ -128,7 +128,7 @@ def energy_values(x: Floats, y: Floats, signs: Signs) -> Floats:
 
 def ks_values(x: Floats, y: Floats, signs: Signs) -> Floats:
     """The Kolmogorov-Smirnov distance of every statistic under every row of signs, ``(b, s)``."""
-    counts = signs.T.astype(np.int16 if len(x) < 2**15 else np.int32, order="C")
+    counts: NDArray[Any] = signs.T.astype(np.int16 if len(x) < 2**15 else np.int32, order="C")
     both = np.concatenate([counts, -counts])
     columns = [_largest_gap(np.concatenate(arms), both) for arms in zip(x.T, y.T, strict=True)]
     # whole numbers that float32 holds, over another
@@ -144,7 +144,8 @@ def _largest_gap(values: Floats, counts: NDArray[Any]) -> NDArray[np.float32]:
         total += counts[place]
         if ends:
             np.maximum(largest, np.abs(total), out=largest)
-    return largest.astype(np.float32)
+    gap: NDArray[np.float32] = largest.astype(np.float32)
+    return gap
 
 
 def classifier_values(x: Floats, y: Floats, signs: Signs) -> tuple[Floats, float]:

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -92,7 +93,8 @@ def _rank_payoffs(x: Ranks, y: Ranks, start: int) -> NDArray[np.int8]:
     payoffs = np.zeros((2, count - start, columns), dtype=np.int8)
     begin = np.arange(columns)[:, None] * ranks
     hits, misses = (np.bincount((begin + each[:, :start]).ravel(), minlength=columns * ranks) for each in (x, y))
-    gap = (hits - misses).reshape(columns, ranks).cumsum(axis=1).astype(x.dtype)  # earlier x <= rank, minus those of y
+    # how many earlier x are at most a rank, minus those of y
+    gap: NDArray[Any] = (hits - misses).reshape(columns, ranks).cumsum(axis=1).astype(x.dtype)
     # a value counts at its rank and above it; row r has that of the r-th rank from the end
     steps = sliding_window_view(np.repeat([0, 1], ranks).astype(x.dtype), ranks)
     rows = (np.ascontiguousarray(each[:, start:].T, dtype=np.intp) for each in (x, y))
@@ -248,7 +250,7 @@ def _shift_products(z: Floats) -> Floats:
 
 def _rank_products(payoffs: Floats) -> Floats:
     """The wealth of which :func:`rank_wealth` is the log."""
-    total = np.zeros_like(payoffs[0])
+    total: Floats = np.zeros(payoffs.shape[1:])
     for stake in RANK_STAKES:
         for payoff in payoffs:
             factor = 1 + stake * payoff
