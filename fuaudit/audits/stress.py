@@ -250,7 +250,8 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
     counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
     problem = _on_stand_ins(case, gone).client_problem if gone else case.rerun.client_problem
     full, retained = (Side(population, problem(population)) for population in (step.before, step.after))
-    ends = parted(ready.procedure, full, retained, *zip(*plans, strict=True), stepping(ready))
+    executed, rounds = [plan for plan, _ in plans], [kept for _, kept in plans]
+    ends = parted(ready.procedure, full, retained, executed, rounds, stepping(ready))
     return [
         _Tried(
             step.number,
