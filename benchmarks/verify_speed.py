@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -27,7 +28,6 @@ from typing import Any
 from machine import hardware
 
 from fuaudit import train, unlearn
-from fuaudit.config import read_config
 from fuaudit.demo import CONFIG, SECRET
 from fuaudit.plans import Request
 
@@ -107,13 +107,14 @@ class Setting:
         return place / "child"
 
 
-def settings(data: Path | None) -> Iterator[Setting]:
-    """The honest and the wrong runs."""
+def settings(data: Path | None, rounds: int | None) -> Iterator[Setting]:
+    """The honest and the wrong runs; ``rounds`` of the MNIST setting, where it is not to have those of the example."""
     totals = [{"use": "size-weighted", "by": "total"}]
     yield Setting("digits, the demo", CONFIG, timed=True, audits=SAMPLING, budget=None)
     if data:
-        tables = read_config(ROOT / "examples" / "mnist-fats.toml")
-        yield Setting("MNIST, 300 clients, 30 rounds", tables, timed=True, data=data)
+        tables = tomllib.loads((ROOT / "examples" / "mnist-fats.toml").read_text())
+        tables["learner"] |= {"rounds": rounds} if rounds else {}
+        yield Setting(f"MNIST, 300 clients, {tables['learner']['rounds']} rounds", tables, timed=True, data=data)
     yield Setting("2,000 rounds, 1,000 clients", LONG, timed=True)
     yield Setting("the demo, by the whole spec", CONFIG, audits=(), budget=None)
     yield Setting("nothing was done (noop)", CONFIG, method="noop", audits=SAMPLING, budget=64)
@@ -157,6 +158,7 @@ def compared(paths: tuple[Path, Path], run: Path, setting: Setting, turns: int) 
         if (one := canonical(before["found"])) != (other := canonical(after["found"])):
             raise SystemExit(f"{setting.name}: other findings\n{one}\n{other}")
         found.append((before, after))
+        print(f"{setting.name}: seconds {before['seconds']['all']:.2f} / {after['seconds']['all']:.2f}", flush=True)
     print(f"{setting.name}: {found[0][0]['found']['verdict']}, the same to the byte", flush=True)
     return found
 
@@ -202,6 +204,7 @@ def main() -> None:
     parser.add_argument("old", type=Path, help="folder of the other checkout")
     parser.add_argument("--data", type=Path, help="folder that holds MNIST/raw")
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--rounds", type=int, help="of the MNIST setting, where those of the example take too long")
     parser.add_argument("--runs", type=Path, help="where runs are kept, to begin again without making them")
     parser.add_argument("--only", default="", help="settings whose name holds this text; no page is written")
     parser.add_argument("--page", type=Path, default=PAGE)
@@ -211,7 +214,7 @@ def main() -> None:
     lines, others = list[str](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         paths = linked(options.old, Path(folder) / "old"), linked(ROOT, Path(folder) / "new")
-        for setting in settings(options.data):
+        for setting in settings(options.data, options.rounds):
             if options.only in setting.name:
                 run = setting.made(options.runs or Path(folder) / "runs")
                 found = compared(paths, run, setting, options.turns)
