@@ -136,7 +136,7 @@ class Pairs:
         """What is read off models."""
         return self.measuring.of(self.case)
 
-    @cached_property
+    @property
     def size(self) -> int:
         """The pairs in a part."""
         law, procedure, before = self.case.run.plan.law, self.case.rerun.ready.procedure, self.case.run.before
