@@ -248,8 +248,8 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
     """Plans whose kept rounds are executed as training did, and on the retained data, until the two part."""
     ready, gone, law = case.rerun.ready, _gone(case, step), case.run.plan.law
     counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
-    problem = _on_stand_ins(case, gone).client_problem if gone else case.rerun.client_problem
-    full, retained = (Side(population, problem(population)) for population in (step.before, step.after))
+    given = _on_stand_ins(case, gone) if gone else ready
+    full, retained = (Side(population, given.client_problem(population)) for population in (step.before, step.after))
     executed, rounds = [plan for plan, _ in plans], [kept for _, kept in plans]
     ends = parted(ready.procedure, full, retained, executed, rounds, stepping(ready))
     return [

@@ -20,7 +20,6 @@ from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.ledger import EventsByRound
 from fuaudit.runs.platforms import Platform, makers_of
 from fuaudit.runs.run import Run
-from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup, setup
@@ -65,15 +64,6 @@ class Rerun:
         # what came in messages is entered as the run has it, and what its clients keep is not here
         plainly = replace(ready.procedure.exchange.in_the_clear(), received=self._run.exchange.received)
         return replace(ready, procedure=replace(ready.procedure, exchange=plainly))
-
-    def client_problem(self, population: Population) -> ClientProblem:
-        """What engines train on over a population. Over that of the run it is made once, for whoever asks."""
-        own = population == self._run.plan.retained
-        return self._own_problem if own else self.ready.client_problem(population)
-
-    @cached_property
-    def _own_problem(self) -> ClientProblem:
-        return self.ready.client_problem(self._run.plan.retained)
 
     @cached_property
     def schedule(self) -> Rounds:
@@ -156,7 +146,7 @@ class Rerun:
 
         store(0, state.without(ready.procedure, before, retained))
         for leg in legs:
-            population, problem = leg.population, self.client_problem(leg.population)
+            population, problem = leg.population, ready.client_problem(leg.population)
             start, draws = state.without(ready.procedure, before, population), [*self._run.stage_draws(leg.plan)] * runs
             engine = ready.engine if leg.counts is None else Masked(ready.engine, leg.counts)
             schedule = SelectedRuns(leg.schedule, np.zeros(runs, dtype=np.int64), leg.schedule.rounds)
@@ -231,7 +221,7 @@ class Rerun:
     ) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
         """Of as many parts as are added up at once."""
         before, plan, ready = link.parent.plan.retained, link.parent.plan, self.ready
-        problem, drawn = self.client_problem(before), LazySchedule([plan], link.executed)
+        problem, drawn = ready.client_problem(before), LazySchedule([plan], link.executed)
 
         def did(number: int, start: RoundState, some: Sequence[Rows]) -> Tensor:
             """What parts do in a round ``(P, d)``: run 0 is without them."""
