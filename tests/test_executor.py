@@ -196,6 +196,17 @@ def test_parts_do_not_know_each_other(trained, target, tmp_path, name, back_end)
         assert np.array_equal(pairs.compute((0, 6), 1)[arm], values)
 
 
+def test_more_pairs_abreast_have_the_same_bits(case):
+    """As many as fill a chunk of the engine: the chunks are larger then, and work of another size is kept apart."""
+    small, large = (Pairs.of(case, Statistics(100), most) for most in (PAIRS_A_SHARD, 70))
+    assert large.shards(70) == [(0, 70)]
+    assert small.digest != large.digest
+    (whole,) = InProcess().map(large, [(0, 70)])
+    pieces = list(InProcess().map(small, small.shards(70)))
+    for arm, values in whole.items():
+        assert np.array_equal(np.concatenate([piece[arm] for piece in pieces]), values), arm
+
+
 def test_parts_have_one_size_and_cover_the_pairs(case):
     pairs = Pairs.of(case, Statistics(100))
     assert pairs.shards(70) == [(0, PAIRS_A_SHARD), (32, 32), (64, 6)]

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from fuaudit.statistics.two_sample import power
-from fuaudit.statistics.two_sample.betting import log_wealth_path, two_sample
+from fuaudit.statistics.two_sample.betting import _largest_by_logs, largest_log_wealth, log_wealth_path, two_sample
 from fuaudit.statistics.two_sample.power import Detectable, Goal, Point, detectable_rate, lower_limit
 
 NAN, INF = float("nan"), float("inf")
@@ -191,6 +191,35 @@ def test_audits_that_end_early_reject_as_often(monkeypatch):
     late = detectable_rate(*three_arms(3.0), 0.01, Counted(), FEW)
     assert [point.estimate for point in early.curve] == [point.estimate for point in late.curve]
     assert early.rate == late.rate
+
+
+@pytest.mark.parametrize("shift", [0.7, 1.5, 3.0, 6.0])
+def test_powers_are_those_of_paths_of_logs(monkeypatch, shift):
+    """The oracle: each resampled audit by the test itself, and no audit told by a bound."""
+    arms = three_arms(shift)
+    found = detectable_rate(*arms, 0.01, Counted(), FEW)
+
+    def by_logs(subject, reference, shares, end, bound):
+        return _largest_by_logs(subject, reference, shares, end)
+
+    monkeypatch.setattr(power, "largest_log_wealth", by_logs)
+    assert detectable_rate(*arms, 0.01, Counted(), FEW) == found
+
+
+def test_a_margin_beyond_what_ends_an_audit_is_asked_of_all_bets(monkeypatch):
+    """Where audits end right at the bar, what a bound tells of them would be below the bar with its margin."""
+    monkeypatch.setattr(power, "_BEYOND", 0.0)
+    untouched, *retrained = three_arms(0.0, count=40)
+    untouched += 8.0 * (np.arange(40) % 10 < 6)[:, None]
+    found, bounds = detectable_rate(untouched, *retrained, 0.01, Counted(), FEW), []
+
+    def exact(*arms_and_more):
+        bounds.append(arms_and_more[-1])
+        return largest_log_wealth(*arms_and_more[:-1])
+
+    monkeypatch.setattr(power, "largest_log_wealth", exact)
+    assert detectable_rate(untouched, *retrained, 0.01, Counted(), FEW) == found
+    assert {*bounds} == {True, False}
 
 
 # --- the rate that is stated --------------------------------------------------------------------------------------

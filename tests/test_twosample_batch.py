@@ -90,6 +90,21 @@ def test_ks_equals_scipy(kind):
     np.testing.assert_allclose(ks_values(x, y, identity(30))[0], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["normal", "ties", "constant"])
+def test_ks_equals_a_product_with_all_signs(kind):
+    """The plain way: each row of signs times the steps of both distribution functions."""
+    x, y = arms(30)
+    if kind != "normal":
+        x, y = (x.round(), y.round()) if kind == "ties" else (np.zeros_like(x), np.zeros_like(y))
+    signs = swaps(200, 30, generator(3).random)
+    found = ks_values(x, y, signs)
+    for column, one, other in zip(found.T, x.T, y.T, strict=True):
+        grid = np.unique(np.concatenate([one, other]))
+        steps = (one[:, None] <= grid).astype(np.float32) - (other[:, None] <= grid)
+        plain = np.abs(signs.astype(np.float32) @ steps).max(axis=1) / np.float32(30)
+        assert np.array_equal(column, plain.astype(np.float64))
+
+
 def test_the_classifier_never_sees_the_runs_it_is_judged_on():
     x, y = arms(11, seed=4)
     values, accuracy = classifier_values(x, y, identity(11))

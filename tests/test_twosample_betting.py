@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom
 
+from fuaudit.statistics.two_sample import betting
 from fuaudit.statistics.two_sample.betting import (
     RANK_SHARE,
     RANK_STAKES,
     SHIFT_STAKES,
     STAKE,
     differences,
+    largest_log_wealth,
     log_wealth_path,
     rank_payoffs,
     rank_wealth,
@@ -180,6 +182,36 @@ def test_long_streams_need_wider_ranks():
     assert (first[0], second[0]) == (0, 0)
     assert (first[1:] == 1).all()
     assert not second.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_payoffs_from_a_pair_on_are_the_last_ones_of_all(kind):
+    x, y = samples(kind, (4, 40, 3), seed=7)
+    for way, later in enumerate(rank_payoffs(x, y, 25)):
+        assert np.array_equal(later, rank_payoffs(x, y)[way][:, 25:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", [INF, 2.0])
+def test_the_largest_wealth_by_products_is_that_of_the_path(kind, end):
+    """The oracle adds up logs, and tests the first pairs anew for each part. A bound tells less, and where it may."""
+    x, y = samples(kind, (30, 24, 3), seed=8)
+    x[:10] += 3.0
+    shares = [5, 1, 2]
+    wanted = betting._largest_by_logs(x, y, shares, end)
+    np.testing.assert_allclose(largest_log_wealth(x, y, shares, end), wanted, rtol=1e-10, atol=1e-12)
+    bound = largest_log_wealth(x, y, shares, end, bound=True)
+    told = bound >= end
+    np.testing.assert_allclose(bound[~told], wanted[~told], rtol=1e-10, atol=1e-12)
+    assert (wanted[told] >= end - 1e-12).all()
+
+
+def test_products_that_would_overflow_are_sums_of_logs():
+    x = np.ones((2, betting.MULTIPLIED + 200, 1)) * np.arange(1, betting.MULTIPLIED + 201)[:, None]
+    found = largest_log_wealth(x, -x)
+    assert np.isfinite(found).all()
+    assert np.array_equal(found, log_wealth_path(x, -x).max(axis=-1))
+    assert found[0] > 709  # more than the log of the largest float
 
 
 # --- validity, without sampling -----------------------------------------------------------------------------------

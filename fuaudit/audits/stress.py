@@ -11,30 +11,35 @@ stand in for these: the question is what a method keeps, and clients, sizes and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, isnan
+from itertools import groupby
+from math import isfinite
 from typing import ClassVar
 
 import torch
 
+from fuaudit import registry
+from fuaudit.audits.sides import Parted, Side, parted
 from fuaudit.commitments.keys import derive
 from fuaudit.data.dataset import Dataset, padded
+from fuaudit.declared import says
 from fuaudit.draws import END, Draws, Keyed, Stream
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import occurrences
-from fuaudit.plans.stacked import LazySchedule
-from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten
 from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
-from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.engines import Engine
+from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
+from fuaudit.verification.rerun import AT_ONCE
+from fuaudit.verification.shared_steps import SharedSteps
 
 SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law of the plans."
 
@@ -122,14 +127,16 @@ class Stress:
                 details=("Give --data ROOT.",),
             )
         steps = steps_of(case)
-        chosen = [(step, *pair) for step in steps for pair in self._choose(case, step)]
+        chosen = [
+            (step, plan, kept_rounds_of(plan, after)) for step in steps for plan, after in self._choose(case, step)
+        ]
         tried = list[_Tried]()
-        for number, (step, plan, after) in enumerate(chosen, 1):
-            tried.append(self._tried(case, step, plan, kept_rounds_of(plan, after)))
-            case.effort.progress("stress plans", number, len(chosen))
+        for step, some in _abreast(case, chosen):
+            tried += _tried(case, step, some)
+            case.effort.progress("stress plans", len(tried), len(chosen))
         details = tuple(f"plan {number}, {one}" for number, one in enumerate(tried, 1))
-        whole = [one for one in tried if not one.overflows]
-        kept_total, faults = sum(one.kept for one in whole), sum(one.differs != 0 for one in whole)
+        whole = [one for one in tried if not one.end.overflows]
+        kept_total, faults = sum(one.kept for one in whole), sum(one.end.differs != 0 for one in whole)
         if not faults and (lost := _keeping(tried) - _keeping(whole)):
             return self._not_compared(case, tried, next(step for step in steps if step.number == max(lost)), details)
         unseen = _unseen(whole)
@@ -158,7 +165,7 @@ class Stress:
             bounds_rate=min(1.0, RARE * len(silent)),
             assumptions=(
                 *case.evidence.unopened(case.run.populations[steps[-1].number - 1]),
-                *_on_stand_ins(case, steps),
+                *_said_of_stand_ins(case, steps),
             ),
             details=details,
         )
@@ -218,41 +225,53 @@ class Stress:
         scored.sort(key=lambda row: row[:4], reverse=True)
         return [(plan, after) for *_, plan, after in scored[:plans]]
 
-    def _tried(self, case: Case, step: Step, plan: Plan, kept: int) -> _Tried:
-        """The kept rounds of a plan, up to the first after which full and retained data give other models or states.
 
-        Both sides are executed round by round, so that a faulty method is not followed further. Where training
-        overflows on both sides, what comes after is not looked at: NaN differs from NaN, and an honest method made it.
-        """
-        ready = case.rerun.ready
-        cohorts = map(plan.cohort, range(1, kept + 1))
-        participations, gone = _participations(plan, step.request, cohorts), _gone(case, step)
-        counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
-        found = _Tried(step.number, kept, plan.law.rounds, participations, **counts)
-        ready = replace(ready, dataset=_stood_in(ready.dataset, gone, case.run.plan.retained))
-        schedule, draws = LazySchedule([plan], kept), PlannedDraws.flat(plan, plan.sources)
-        sides = [
-            execute(
-                ready.procedure,
-                ready.client_problem(population),
-                population,
-                schedule,
-                initial_state(ready.procedure, [plan], population, ready.device),
-                ready.engine,
-                draws=(draws,),
-            )
-            for population in (step.before, step.after)
-        ]
-        for (round_number, everything), (_, retained) in zip(*sides, strict=True):
-            full = everything.without(ready.procedure, step.before, step.after)
-            pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
-            if not any(all(bool(t.isfinite().all()) for t in side) for side in zip(*pairs, strict=True)):
-                return replace(found, overflows=round_number)
-            if not all(torch.equal(a, b) for a, b in pairs):
-                gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
-                gap = float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
-                return replace(found, differs=round_number, gap=gap)
-        return found
+def _abreast(case: Case, chosen: Sequence[tuple[Step, Plan, int]]) -> Iterator[tuple[Step, list[tuple[Plan, int]]]]:
+    """Plans of one request with the rounds that they keep, as many as are executed side by side."""
+    for _, of_one in groupby(chosen, key=lambda each: each[0].number):
+        (step, *_), *_ = plans = [*of_one]
+        size = _at_once(case, step)
+        for first in range(0, len(plans), size):
+            yield step, [(plan, kept) for _, plan, kept in plans[first : first + size]]
+
+
+def _at_once(case: Case, step: Step) -> int:
+    """How many plans are executed side by side, so that memory is bounded whatever the federation's size."""
+    procedure, law, before = case.rerun.ready.procedure, case.run.plan.law, step.before
+    of_one = procedure.initial_memory(len(before.clients), torch.device("cpu"))
+    noise = law.steps if says(procedure.solver, "draws") else 0
+    rows = law.places(before.of_laws) * (1 + noise)
+    return max(1, AT_ONCE // (rows * procedure.layout.dimension + sum(t.numel() for t in of_one.values())))
+
+
+def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_Tried]:
+    """Plans whose kept rounds are executed as training did, and on the retained data, until the two part."""
+    ready, gone, law = case.rerun.ready, _gone(case, step), case.run.plan.law
+    counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
+    given = _on_stand_ins(case, gone) if gone else ready
+    full, retained = (Side(population, given.client_problem(population)) for population in (step.before, step.after))
+    executed, rounds = [plan for plan, _ in plans], [kept for _, kept in plans]
+    ends = parted(ready.procedure, full, retained, executed, rounds, stepping(ready))
+    return [
+        _Tried(
+            step.number,
+            kept,
+            law.rounds,
+            _participations(plan, step.request, map(plan.cohort, range(1, kept + 1))),
+            end,
+            **counts,
+        )
+        for (plan, kept), end in zip(plans, ends, strict=True)
+    ]
+
+
+def stepping(ready: Setup) -> Engine:
+    """What takes the local steps of both sides: each once where they are given equal bits.
+
+    A model of another package may keep something from call to call, so it is asked for both sides.
+    """
+    own = registry.find("models", ready.config.model["use"]).own
+    return SharedSteps(ready.engine) if own else ready.engine
 
 
 @dataclass(frozen=True)
@@ -263,8 +282,7 @@ class _Tried:
         request: its number.
         kept: how many of the ``rounds`` of the plan are kept.
         participations: of the target, in the kept rounds.
-        differs: the first round after which the two sides differ, by ``gap``; 0 for none.
-        overflows: the first round after which neither side is finite; 0 for none.
+        end: how the two sides parted.
         lacking: how many rows that the run retains are not at hand.
         stood_in: how many others that the request retained are not, for later ones took them.
     """
@@ -273,20 +291,18 @@ class _Tried:
     kept: int
     rounds: int
     participations: int
-    differs: int = 0
-    gap: float = 0.0
-    overflows: int = 0
+    end: Parted
     lacking: int = 0
     stood_in: int = 0
 
     def __str__(self) -> str:
         how = "equal bits"
-        if self.differs:
-            how = f"after round {self.differs} {_apart(self.gap)}"
-        elif self.overflows and self.lacking:
+        if self.end.differs:
+            how = f"after round {self.end.differs} {_apart(self.end.gap)}"
+        elif self.end.overflows and self.lacking:
             how = f"not counted: {counted(self.lacking, 'retained row is', 'retained rows are')} not at hand"
-        elif self.overflows:
-            how = f"not counted: training with all data overflows in round {self.overflows}"
+        elif self.end.overflows:
+            how = f"not counted: training with all data overflows in round {self.end.overflows}"
         others = f", with others for {counted(self.stood_in, 'row')} that later ones took" if self.stood_in else ""
         return (
             f"request {self.request}{others}: {counted(self.kept, 'round')} kept of {self.rounds}, "
@@ -339,6 +355,12 @@ def _gone(case: Case, step: Step) -> set[int]:
     return _absent(case, step.after) - case.run.plan.retained.owner.keys()
 
 
+def _on_stand_ins(case: Case, gone: Collection[int]) -> Setup:
+    """The run's setup with retained rows in the place of those that are gone."""
+    ready = case.rerun.ready
+    return replace(ready, dataset=_stood_in(ready.dataset, gone, case.run.plan.retained))
+
+
 def _stood_in(dataset: Dataset, gone: Collection[int], retained: Population) -> Dataset:
     """The dataset with retained rows in the place of some that are gone, one after the other."""
     there = [row for row in sorted(retained.owner) if row < dataset.size and row not in dataset.absent]
@@ -351,7 +373,7 @@ def _stood_in(dataset: Dataset, gone: Collection[int], retained: Population) -> 
     return replace(data, inputs=inputs, targets=targets, absent=data.absent.difference(gone))
 
 
-def _on_stand_ins(case: Case, steps: Sequence[Step]) -> list[str]:
+def _said_of_stand_ins(case: Case, steps: Sequence[Step]) -> list[str]:
     """Which requests were tried with other rows than those of their time."""
     return [
         f"Kept rounds of request {step.number} know no more beside {counted(len(gone), 'row')} that later requests "

@@ -24,14 +24,27 @@ from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.training.engines import Engine, engine, suggested
-from fuaudit.training.engines.batched import Batched
+from fuaudit.training.engines.batched import Batched, stack_size_of
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import Case
 
-RUNS_ABREAST = 16
-"""Runs that the batched engine advances in one operation; two make a part, one for each of two threads."""
+
+def runs_abreast(case: Case) -> int:
+    """How many runs fill a chunk of the engine; 1 where it takes participations one by one, or nobody knows.
+
+    Laws that do not say how many take part may have room for many who do not.
+    """
+    places = says(case.run.plan.law, "cohort_size")
+    return max(1, _lanes(case.rerun.ready) // places) if places else 1
+
+
+def _lanes(ready: Setup) -> int:
+    """How many participations the engine of repeated runs computes at once."""
+    module, device = ready.procedure.module, ready.device
+    batched = suggested(module, device, many=True) == "batched"
+    return stack_size_of(module, ready.procedure.layout.dimension, device) if batched else 1
 
 
 @dataclass(frozen=True)
@@ -40,18 +53,22 @@ class Batch:
 
     Attributes:
         read: the rounds whose models an editor is given.
+        size: pairs in the largest batch. The engine's chunks have room for so many and no more, in smaller ones too:
+            bits are compared under one size of chunks.
     """
 
     case: Case
     numbers: range
     threads: int
     read: tuple[int, ...]
+    size: int
 
     @cached_property
     def maker(self) -> Engine:
         """What advances many runs at once."""
         # where few of those who may take part do, room for all of them would be computed in vain
-        return _engine(self.case.rerun.ready, says(self.case.run.plan.law, "cohort_size") or 1, self.threads)
+        places = says(self.case.run.plan.law, "cohort_size") or 1
+        return _engine(self.case.rerun.ready, self.size * places, self.threads)
 
     @cached_property
     def originals(self) -> list[Plan]:
@@ -163,10 +180,11 @@ def rounds_read(case: Case) -> tuple[int, ...]:
     return stored_rounds(case.run.config.run.checkpoint_every, case.run.plan.law.rounds)
 
 
-def _engine(ready: Setup, places: int, threads: int) -> Engine:
+def _engine(ready: Setup, most: int, threads: int) -> Engine:
+    """What advances runs with at most so many participations at once."""
     maker = engine(suggested(ready.procedure.module, ready.device, many=True), threads)
     if isinstance(maker, Batched) and ready.device.type == "cpu":
-        return replace(maker, stack_size=RUNS_ABREAST * places)
+        return replace(maker, stack_size=max(2, min(_lanes(ready), most)))
     return maker
 
 

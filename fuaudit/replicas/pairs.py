@@ -28,7 +28,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans.expanded import most_ids
 from fuaudit.plans.stacked import IDS_AT_ONCE
-from fuaudit.replicas.arms import Batch, EditRefused, arms_of, rounds_read
+from fuaudit.replicas.arms import Batch, EditRefused, arms_of, rounds_read, runs_abreast
 from fuaudit.runs.platforms import versions
 from fuaudit.runs.run import load_run
 from fuaudit.training.engines.protocol import single_threaded
@@ -40,7 +40,8 @@ from fuaudit.workers import Arrays, Shard, digest_of_code
 Floats = NDArray[np.float64]
 
 PAIRS_A_SHARD = 32
-"""Fixed, so that neither the number of workers nor that of pairs changes a bit. Fewer where models or rounds are large.
+"""Fixed, so that neither the number of workers nor that of pairs changes a bit. Fewer where models or rounds are large,
+more where the engine has room for more and nobody looks in between (:attr:`Pairs.most`).
 """
 
 _NUMBERS_AT_HAND = 40_000_000  # of stored round models: 160 MB in float32
@@ -73,6 +74,7 @@ class Pairs:
 
     Attributes:
         read: the rounds whose models an editor is given, as the run that it edited stores them.
+        most: pairs that may be in one part, where the engine has room for more than are in others; 0 for no more.
     """
 
     run: Path
@@ -81,13 +83,14 @@ class Pairs:
     secret: bytes = field(repr=False)
     measuring: Measuring
     read: tuple[int, ...]
+    most: int = 0
 
     @classmethod
-    def of(cls, case: Case, measuring: Measuring) -> Pairs:
+    def of(cls, case: Case, measuring: Measuring, most: int = 0) -> Pairs:
         """The pairs of a case whose data is at hand."""
         data = case.rerun.ready.dataset
         rows = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(data).items()}
-        return cls(case.run.path, case.run.digest, rows, case.key.secret, measuring, rounds_read(case))
+        return cls(case.run.path, case.run.digest, rows, case.key.secret, measuring, rounds_read(case), most)
 
     @cached_property
     def case(self) -> Case:
@@ -121,6 +124,7 @@ class Pairs:
             "key": sha256(self.secret),
             "measured": self.measuring.told,
             "read": list(self.read),
+            "abreast": self.size,
             "versions": versions(ready.device.type),
             "unlearner": unlearner_record(registry.find("unlearners", name), case.evidence.unlearner),
             "code": digest_of_code([model.__module__, *(type(plugin).__module__ for plugin in plugins)]),
@@ -132,16 +136,20 @@ class Pairs:
         """What is read off models."""
         return self.measuring.of(self.case)
 
-    def shards(self, pairs: int) -> list[Shard]:
-        """The parts that hold the first so many pairs."""
-        law = self.case.run.plan.law
-        procedure, before = self.case.rerun.ready.procedure, self.case.run.before
+    @property
+    def size(self) -> int:
+        """The pairs in a part."""
+        law, procedure, before = self.case.run.plan.law, self.case.rerun.ready.procedure, self.case.run.before
         # a round of noisy steps is drawn as a whole
         noise = law.places(before.of_laws) * law.steps if says(procedure.solver, "draws") else 0
         models = procedure.layout.dimension * (law.rounds + 1 + noise)
+        room = max(PAIRS_A_SHARD, min(self.most, runs_abreast(self.case)))
         # rounds are drawn some at a time, at least one for all pairs of a part
-        size = max(1, min(PAIRS_A_SHARD, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, before)))
-        return [(first, min(size, pairs - first)) for first in range(0, pairs, size)]
+        return max(1, min(room, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, before)))
+
+    def shards(self, pairs: int) -> list[Shard]:
+        """The parts that hold the first so many pairs."""
+        return [(first, min(self.size, pairs - first)) for first in range(0, pairs, self.size)]
 
     def compute(self, shard: Shard, threads: int) -> Arrays:
         """Train, unlearn and retrain the pairs of a shard, and measure.
@@ -150,7 +158,10 @@ class Pairs:
         """
         single_threaded()
         first, count = shard
-        batch, result = Batch(self.case, range(first, first + count), threads, self.read), dict[str, NDArray[Any]]()
+        batch, result = (
+            Batch(self.case, range(first, first + count), threads, self.read, self.size),
+            dict[str, NDArray[Any]](),
+        )
         for arm in arms_of(self.case.evidence.is_editor):
             try:
                 models = arm.models(batch)

@@ -12,15 +12,18 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from math import comb
 
+import numpy as np
+
 from fuaudit.audits.replay.events import OTHER_TALE, as_told, wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL, UNKNOWN_KEY
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
-from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.expanded import SelectedRuns
 from fuaudit.runs.encoding import digest_of_vector, same_round
 from fuaudit.runs.ledger import models_told
 from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
+from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -70,7 +73,9 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
     """
     whole, chosen = drawn_stretches(case, count)
     chance = detection(len(whole), len(chosen), 1)
-    found = {(0, 0): list(_wrong_start(case)), **{stretch: list(_differences(case, stretch)) for stretch in chosen}}
+    problem = case.rerun.ready.client_problem(case.run.plan.retained)
+    found = {stretch: list(_differences(case, stretch, problem)) for stretch in chosen}
+    found = {(0, 0): list(_wrong_start(case))} | found
     wrong = [difference for stretch in found.values() for difference in stretch]
     # a stretch is judged by who made it alone: it starts from what is stored
     elsewhere = {at: case.rerun.elsewhere(case.run, at[1], at[0]) for at, stretch in found.items() if stretch}
@@ -158,15 +163,14 @@ def _wrong_start(case: Case) -> Iterator[Difference]:
         yield Difference("the stored initial model is not the one that its key makes", 0)
 
 
-def _differences(case: Case, stretch: Stretch) -> Iterator[Difference]:
+def _differences(case: Case, stretch: Stretch, problem: ClientProblem) -> Iterator[Difference]:
     """What differs when a stretch is executed on the retained data from the model stored before it."""
     ready, run = case.rerun.ready, case.run
     before, after = stretch
     retained = run.plan.retained
     start = RoundState.of_run(*run.checkpoint(before), ready.device)
-    schedule = LazySchedule([run.plan], after)
+    schedule = SelectedRuns(case.rerun.schedule, np.zeros(1, dtype=np.int64), after)
     logged = models_told(run.ledger)
-    problem = ready.client_problem(retained)
     round_state = start
     draws, received = run.stage_draws(run.plan), run.received
     for round_number, round_state in execute(

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +39,7 @@ from scipy.stats import rankdata
 
 from fuaudit.statistics.two_sample.arrays import Floats, as_arms, dense_ranks, require_alpha
 
-Signs = NDArray[np.float32]
+Signs = Floats
 Uniform = Callable[[int], Floats]
 
 TESTS = ("MMD", "energy distance", "KS", "C2ST")
@@ -127,12 +128,24 @@ def energy_values(x: Floats, y: Floats, signs: Signs) -> Floats:
 
 def ks_values(x: Floats, y: Floats, signs: Signs) -> Floats:
     """The Kolmogorov-Smirnov distance of every statistic under every row of signs, ``(b, s)``."""
-    columns = []
-    for one, other in zip(x.T, y.T, strict=True):
-        grid = np.unique(np.concatenate([one, other]))
-        steps = (one[:, None] <= grid).astype(np.float32) - (other[:, None] <= grid)
-        columns.append(np.abs(signs @ steps).max(axis=1) / np.float32(len(one)))  # counts: exact in float32
-    return np.stack(columns, axis=1).astype(np.float64)
+    counts: NDArray[Any] = signs.T.astype(np.int16 if len(x) < 2**15 else np.int32, order="C")
+    both = np.concatenate([counts, -counts])
+    columns = [_largest_gap(np.concatenate(arms), both) for arms in zip(x.T, y.T, strict=True)]
+    # whole numbers that float32 holds, over another
+    return (np.stack(columns, axis=1) / np.float32(len(x))).astype(np.float64)
+
+
+def _largest_gap(values: Floats, counts: NDArray[Any]) -> NDArray[np.float32]:
+    """The largest sum of counts ``(2 n, b)`` of the values up to one of them, in size: ``(b,)``."""
+    order = np.argsort(values)
+    total, largest = np.zeros_like(counts[0]), np.zeros_like(counts[0])
+    last = np.append(values[order][1:] != values[order][:-1], True)
+    for place, ends in zip(order.tolist(), last.tolist(), strict=True):
+        total += counts[place]
+        if ends:
+            np.maximum(largest, np.abs(total), out=largest)
+    gap: NDArray[np.float32] = largest.astype(np.float32)
+    return gap
 
 
 def classifier_values(x: Floats, y: Floats, signs: Signs) -> tuple[Floats, float]:
@@ -174,7 +187,7 @@ def combined(p_values: Floats) -> Floats:
 def swaps(count: int, pairs: int, uniform: Uniform) -> Signs:
     """Signs ``(count + 1, pairs)``: the data as they are, then ``count`` random ways to swap pairs."""
     drawn = np.asarray(uniform(count * pairs)).reshape(count, pairs) < 0.5
-    return np.concatenate([np.ones((1, pairs)), np.where(drawn, 1.0, -1.0)]).astype(np.float32)
+    return np.concatenate([np.ones((1, pairs)), np.where(drawn, 1.0, -1.0)])
 
 
 def batch_test(x: ArrayLike, y: ArrayLike, alpha: float, uniform: Uniform) -> BatchTest:

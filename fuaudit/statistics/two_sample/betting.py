@@ -35,9 +35,11 @@ development keys; docs/results/repeated-sampling.md reports fresh ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
+from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from fuaudit.statistics.sequential import SequentialTest, tested
@@ -52,6 +54,9 @@ SHIFT_STAKES = (0.3, 0.6, 1.2, 3.0)
 RANK_STAKES = (0.15, 0.4, 0.8)
 RANK_SHARE = 0.2
 """What part of every statistic's money bets on ranks."""
+
+MULTIPLIED = 1000
+"""Pairs up to which wealth is a product of floats: 1.9 to the 1000 is 1e279."""
 
 _BLOCK = 1 << 18  # cells of the table of gaps handled at a time: 512 kB stay in the second-level cache
 
@@ -81,44 +86,51 @@ def differences(x: Floats, y: Floats) -> Floats:
     return np.where(usable, ratio, np.where(sign == 0, 0.0, np.copysign(np.inf, sign)))
 
 
-def _rank_payoffs(x: Ranks, y: Ranks) -> NDArray[np.int8]:
-    """Rank payoffs of columns ``(c, n)`` of ranks, ``(2, n, c)``: for x below y, and for y below x."""
+def _rank_payoffs(x: Ranks, y: Ranks, start: int) -> NDArray[np.int8]:
+    """Rank payoffs of columns ``(c, n)`` of ranks from a pair on, ``(2, n - start, c)``: x below y, and y below x."""
     columns, count = x.shape
-    payoffs = np.zeros((2, count, columns), dtype=np.int8)
-    grid = np.arange(2 * count, dtype=x.dtype)
-    gap = np.zeros((columns, 2 * count), dtype=x.dtype)  # number of earlier x <= rank, minus that of y
-    for t in range(count):
-        now_x, now_y = x[:, t, None], y[:, t, None]
-        for way, place in enumerate((gap.argmax(axis=-1), gap.argmin(axis=-1))):
-            u = place[:, None]
-            best = np.take_along_axis(gap, u, axis=-1)
-            payoff = np.sign(best) * ((now_x <= u).view(np.int8) - (now_y <= u).view(np.int8))
+    ranks = int(max(x.max(initial=0), y.max(initial=0))) + 1
+    payoffs = np.zeros((2, count - start, columns), dtype=np.int8)
+    begin = np.arange(columns)[:, None] * ranks
+    hits, misses = (np.bincount((begin + each[:, :start]).ravel(), minlength=columns * ranks) for each in (x, y))
+    # how many earlier x are at most a rank, minus those of y
+    gap: NDArray[Any] = (hits - misses).reshape(columns, ranks).cumsum(axis=1).astype(x.dtype)
+    # a value counts at its rank and above it; row r has that of the r-th rank from the end
+    steps = sliding_window_view(np.repeat([0, 1], ranks).astype(x.dtype), ranks)
+    rows = (np.ascontiguousarray(each[:, start:].T, dtype=np.intp) for each in (x, y))
+    for t, (now_x, now_y) in enumerate(zip(*rows, strict=True)):
+        for way, u in enumerate((gap.argmax(axis=1), gap.argmin(axis=1))):
+            best = gap.reshape(-1)[begin[:, 0] + u]
+            payoff = (now_x <= u).view(np.int8) - (now_y <= u).view(np.int8)
             # The first maximum above 0 is at an earlier value. A maximum of 0 may be at a later one: no bet then.
-            payoffs[way, t] = np.where(best > 0 if way == 0 else best < 0, payoff, 0)[:, 0]
-        gap += (now_x <= grid).view(np.int8)
-        gap -= (now_y <= grid).view(np.int8)
+            payoffs[way, t] = payoff * (best > 0) if way == 0 else -payoff * (best < 0)
+        gap += steps[ranks - now_x]
+        gap -= steps[ranks - now_y]
     return payoffs
 
 
-def rank_payoffs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Payoffs on the gap between two distribution functions, twice ``(..., n, s)`` with values -1, 0 and 1.
+def rank_payoffs(x: Floats, y: Floats, start: int = 0) -> tuple[Floats, Floats]:
+    """Payoffs on the gap between two distribution functions, twice ``(..., n - start, s)`` with values -1, 0 and 1.
 
     The first bets that x is at most ``u`` more often than y, the second that y is. Each picks its own ``u``: the
     smallest value of earlier pairs at which the gap between the empirical distribution functions is largest. The
     conditional mean of either is at most the Kolmogorov-Smirnov distance between the statistic's two laws.
+
+    Args:
+        start: how many pairs at the beginning are looked at, and not bet on.
     """
     rank_x, rank_y = dense_ranks(x, y)
     count = x.shape[-2]
     columns = prod(rank_x.shape[:-1])
     flat_x, flat_y = rank_x.reshape(columns, count), rank_y.reshape(columns, count)
-    payoffs = np.empty((2, count, columns), dtype=np.int8)
+    payoffs = np.empty((2, count - start, columns), dtype=np.int8)
     width = max(1, _BLOCK // max(1, 2 * count))
-    for start in range(0, columns, width):
-        block = slice(start, start + width)
-        payoffs[:, :, block] = _rank_payoffs(flat_x[block], flat_y[block])
-    shape = (2, count, *rank_x.shape[:-1])  # (2, n, ..., s)
-    first, second = np.moveaxis(payoffs.reshape(shape), 1, -2).astype(np.float64)
-    return first, second
+    for first in range(0, columns, width):
+        block = slice(first, first + width)
+        payoffs[:, :, block] = _rank_payoffs(flat_x[block], flat_y[block], start)
+    shape = (2, count - start, *rank_x.shape[:-1])  # (2, n - start, ..., s)
+    first_way, second_way = np.moveaxis(payoffs.reshape(shape), 1, -2).astype(np.float64)
+    return first_way, second_way
 
 
 def _average(paths: Sequence[Floats]) -> Floats:
@@ -161,13 +173,89 @@ def log_wealth_path(x: ArrayLike, y: ArrayLike, shares: Sequence[float] | None =
         ValueError: arms that do not fit together, or shares that are not ``s`` positive numbers.
     """
     x, y = as_arms(x, y)
-    parts = np.ones(x.shape[-1]) if shares is None else np.asarray(shares, dtype=np.float64)
-    if parts.shape != x.shape[-1:] or not np.all((parts > 0) & np.isfinite(parts)):
-        raise ValueError(f"shares are {x.shape[-1]} positive numbers, not {shares}")
+    parts = _parts(x.shape[-1], shares)
     shift, ranks = shift_wealth(differences(x, y)), rank_wealth(rank_payoffs(x, y))
     each = np.logaddexp(shift + np.log1p(-RANK_SHARE), ranks + np.log(RANK_SHARE))
-    averaged: Floats = np.logaddexp.reduce(each + np.log(parts / parts.sum()), axis=-1)
+    averaged: Floats = np.logaddexp.reduce(each + np.log(parts), axis=-1)
     return averaged
+
+
+def _parts(statistics: int, shares: Sequence[float] | None) -> Floats:
+    """How the money is divided, ``(s,)``, with the sum 1."""
+    parts = np.ones(statistics) if shares is None else np.asarray(shares, dtype=np.float64)
+    if parts.shape != (statistics,) or not np.all((parts > 0) & np.isfinite(parts)):
+        raise ValueError(f"shares are {statistics} positive numbers, not {shares}")
+    divided: Floats = parts / parts.sum()
+    return divided
+
+
+def largest_log_wealth(
+    x: ArrayLike, y: ArrayLike, shares: Sequence[float] | None = None, end: float = inf, bound: bool = False
+) -> Floats:
+    """The largest number of :func:`log_wealth_path`, at least 0, of replicates ``(a, n, s)``: ``(a,)``.
+
+    It multiplies payoffs where the path adds up their logs. So last bits differ, and it takes a part of the time. A
+    replicate that has reached ``end`` after a quarter of its pairs, or after half of them, ends there.
+
+    Args:
+        bound: where the bets on a shift reach ``end`` alone, what they make is told. All bets make more.
+
+    Raises:
+        ValueError: as :func:`log_wealth_path`.
+    """
+    x, y = as_arms(x, y)
+    parts, count = _parts(x.shape[-1], shares), x.shape[-2]
+    if count > MULTIPLIED:
+        return _largest_by_logs(x, y, shares, end)
+    found, going, start = np.zeros(len(x)), np.arange(len(x)), 0
+    ranks = np.empty((2, len(x), 0, x.shape[-1]))
+    for stop in (count // 4, count // 2, count):
+        some = x[going, :stop], y[going, :stop]
+        shift = (1 - RANK_SHARE) * (_shift_products(differences(*some)) @ parts)
+        found[going] = _log_of_largest(shift)
+        if bound:
+            left = found[going] < end
+            going, shift, ranks = going[left], shift[left], ranks[:, left]
+        ranks = np.concatenate([ranks, rank_payoffs(x[going, :stop], y[going, :stop], start)], axis=2)
+        found[going] = _log_of_largest(shift + RANK_SHARE * (_rank_products(ranks) @ parts))
+        left = found[going] < end
+        going, ranks, start = going[left], ranks[:, left], stop
+    return found
+
+
+def _largest_by_logs(x: Floats, y: Floats, shares: Sequence[float] | None, end: float) -> Floats:
+    """The same by paths, also where products of so many payoffs would overflow."""
+    found, count = np.zeros(len(x)), x.shape[-2]
+    for stop in (count // 4, count // 2, count):
+        going = np.flatnonzero(found < end)
+        found[going] = log_wealth_path(x[going, :stop], y[going, :stop], shares).max(axis=-1, initial=0.0)
+    return found
+
+
+def _log_of_largest(wealth: Floats) -> Floats:
+    """Of wealths ``(a, n)``, at least 0: ``(a,)``."""
+    found: Floats = np.log(wealth.max(axis=-1, initial=1.0))
+    return found
+
+
+def _shift_products(z: Floats) -> Floats:
+    """The wealth of which :func:`shift_wealth` is the log."""
+    total = np.zeros_like(z)
+    for stake in SHIFT_STAKES:
+        payoff = STAKE * np.tanh(stake * z)
+        for factor in (1 + payoff, 1 - payoff):
+            total += np.multiply.accumulate(factor, axis=-2, out=factor)
+    return total / (2 * len(SHIFT_STAKES))
+
+
+def _rank_products(payoffs: Floats) -> Floats:
+    """The wealth of which :func:`rank_wealth` is the log."""
+    total: Floats = np.zeros(payoffs.shape[1:])
+    for stake in RANK_STAKES:
+        for payoff in payoffs:
+            factor = 1 + stake * payoff
+            total += np.multiply.accumulate(factor, axis=-2, out=factor)
+    return total / (2 * len(RANK_STAKES))
 
 
 def two_sample(x: ArrayLike, y: ArrayLike, alpha: float, shares: Sequence[float] | None = None) -> SequentialTest:

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
 
 from fuaudit.statistics.two_sample.arrays import Floats, as_arms, require_alpha
-from fuaudit.statistics.two_sample.betting import log_wealth_path
+from fuaudit.statistics.two_sample.betting import largest_log_wealth
 
 Uniform = Callable[[int], Floats]
 Places = NDArray[np.int64]
@@ -118,7 +118,9 @@ class _Pools:
     shares: Sequence[float] | None
     bar: float
 
-    def roots(self, rate: float, draws: Floats, worlds: tuple[Places, Places] | None = None) -> Floats:
+    def roots(
+        self, rate: float, draws: Floats, worlds: tuple[Places, Places] | None = None, bound: bool = False
+    ) -> Floats:
         """Roots of the largest log wealth of audits with planted violations, ``(...,)``; some that are large end early.
 
         Args:
@@ -126,6 +128,7 @@ class _Pools:
                 a reference run for each pair.
             worlds: which runs of the pools make up each world, ``(k, n)`` and ``(k, m)``; the first axis of audits in
                 ``draws`` is then that of worlds.
+            bound: a root that is beyond the bar by :data:`_BEYOND` may be told as less, but not as less than that.
         """
         marks, *picked = draws
         numbers = np.arange(marks[..., 0].size)
@@ -144,20 +147,13 @@ class _Pools:
                 first, second, third = worlds[0][own, first], worlds[1][own, second], worlds[1][own, third]
             planted = marks[part, :, None] < rate
             subject = np.where(planted, self.untouched[first], self.retrained[second])
-            found[part] = self._tested(subject, self.retrained[third])
+            found[part] = self._tested(subject, self.retrained[third], bound)
         return found.reshape(draws.shape[1:-1])
 
-    def _tested(self, subject: Floats, reference: Floats) -> Floats:
-        found = np.zeros(len(subject))
-        for part in (4, 2, 1):  # a test of the first pairs is the same test, ended early
-            undecided = np.flatnonzero(found < self.bar + _BEYOND)
-            first = slice(subject.shape[-2] // part)
-            found[undecided] = self._largest(subject[undecided, first], reference[undecided, first])
-        return found
-
-    def _largest(self, subject: Floats, reference: Floats) -> Floats:
-        path = log_wealth_path(subject, reference, self.shares)
-        roots: Floats = np.sqrt(path.max(axis=-1, initial=0.0))
+    def _tested(self, subject: Floats, reference: Floats, bound: bool) -> Floats:
+        # a test of the first pairs is the same test, ended early
+        end = (self.bar + _BEYOND) ** 2
+        roots: Floats = np.sqrt(largest_log_wealth(subject, reference, self.shares, end, bound))
         return roots
 
 
@@ -242,7 +238,7 @@ def detectable_rate(
     draws, own, inner = (part.reshape(shape) for part, shape in zip(numbers, shapes, strict=True))
     roots = dict[float, Floats]()
     for rate in reversed(goal.rates):
-        roots[rate] = pools.roots(rate, draws)
+        roots[rate] = pools.roots(rate, draws, bound=True)
         if (roots[rate] >= bar).mean() < min(_DRAWN, goal.power):
             break
     rates = sorted(roots)
@@ -250,7 +246,10 @@ def detectable_rate(
     start = _from_which_on([estimate >= goal.power for estimate in estimates])
     # where no rate reaches the power wanted even without a margin, the largest gives one for the curve
     at = rates[-1 if start is None else start]
-    margin = _margin(pools, at, roots[at], own, inner, goal.nominal)
-    lowers = [float((roots[rate] >= bar + margin * rate / at).mean()) for rate in rates]
+    margin = _margin(pools, at, pools.roots(at, draws), own, inner, goal.nominal)
+    margins = {rate: margin * rate / at for rate in rates}
+    # what was told as less is beyond any margin but one that is wider still
+    roots |= {rate: pools.roots(rate, draws) for rate in rates if margins[rate] > _BEYOND}
+    lowers = [float((roots[rate] >= bar + margins[rate]).mean()) for rate in rates]
     points = map(Point, rates, estimates, lowers)
     return Detectable(goal, tuple(points))

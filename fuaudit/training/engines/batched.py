@@ -245,16 +245,21 @@ def _clipped_moves(
 
 
 def suitable_stack_size(problem: ClientProblem) -> int:
+    """Participations a chunk by default; see :func:`stack_size_of`."""
+    return stack_size_of(problem.module, problem.layout.dimension, problem.inputs.device)
+
+
+def stack_size_of(module: nn.Module, parameters: int, device: torch.device) -> int:
     """Participations a chunk by default: a power of two, from 2 on, by the number of parameters.
 
     On a CPU stacked weights should stay in a cache, and operations be long enough for two threads not to wait for
     the interpreter: 2.5 MB in float32, and less for convolutions, which are busy with one participation.
     """
-    if problem.inputs.device.type != "cpu":
+    if device.type != "cpu":
         numbers, most = 2**24, 1024  # not measured
     else:
-        numbers, most = (640_000, 256) if linear_stack(problem.module) else (160_000, 64)
-    return int(min(most, 2 ** max(1, int(log2(numbers / problem.layout.dimension)))))
+        numbers, most = (640_000, 256) if linear_stack(module) else (160_000, 64)
+    return int(min(most, 2 ** max(1, int(log2(numbers / parameters)))))
 
 
 @dataclass(frozen=True)
