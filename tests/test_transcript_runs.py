@@ -31,7 +31,8 @@ from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
-from fuaudit.workflow.transcripts import Keeper, begin_transcript, kept
+from fuaudit.workflow.transcripts import Keeper, kept
+from fuaudit.workflow.writer import begun_transcript
 
 SUITES = "plain", "bfv+mask"
 
@@ -61,8 +62,7 @@ def messages(run):
 def written(run, changed):
     """A run with other messages, sealed again as its operator can: chain, ledger and manifest fit them."""
     shutil.rmtree(run.path / "transcript")
-    begin_transcript(run.path)
-    keeper = Keeper(run.path, chain_of(run.path))
+    keeper = begun_transcript(run.path)
     for message in changed:
         keeper.record(message)
     return anchored(run)
@@ -127,7 +127,7 @@ def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
 def test_a_run_whose_sums_no_suite_made_has_none(tmp_path):
     run = trained(tmp_path / "run", FEDAVG, None)
     assert examined(run).verdict == "NOT_APPLICABLE"
-    begin_transcript(run.path)
+    begun_transcript(run.path)
     with pytest.raises(EvidenceError, match=r"has transcript/chain.jsonl, which only a run whose sums a suite made"):
         load_run(run.path)
 
