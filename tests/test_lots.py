@@ -26,6 +26,7 @@ from fuaudit.plans.stage_draws import Place, PlannedDraws
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import CONTENTS, SECRETS
 from fuaudit.runs.receipts import not_hers, read_receipt, receipt_of
+from fuaudit.runs.roster import lines_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow import begin
 from fuaudit.workflow.prune import prune
@@ -447,6 +448,14 @@ def test_where_nobody_signs_there_is_no_list(fuaudit, tiny, tmp_path, quick):
     (tmp_path / "roster.txt").write_text(f"1 {'0' * 64}")
     with pytest.raises(UsageError, match="nobody signs"):
         asked(plain, quick, roster=tmp_path / "roster.txt")
+    code, _, err = fuaudit("verify", plain.path, "--roster", tmp_path / "roster.txt")
+    assert (code, "nobody signs" in err) == (2, True)
+
+
+def test_findings_name_the_option(run, tmp_path, quick):
+    (tmp_path / "roster.txt").write_text("\n".join(lines_of(run)))
+    result = verify(run, quick, data=tiny_dataset(), budget=0, save=False, roster=tmp_path / "roster.txt")
+    assert result.context["arguments"][:2] == ["--roster", "ROSTER"]
 
 
 def test_a_list_holds_after_a_prune_and_not_for_a_redacted_run(fuaudit, run, tmp_path, quick):
