@@ -2,11 +2,12 @@
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from secure_transcripts import Kept as InMemory
-from test_secured_runs import FEDAVG, FEDREP, NOISY, trained
+from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
 from tests_support import AUDIT_KEY, told
 
 from fuaudit import load_run, unlearn
@@ -115,6 +116,17 @@ def test_an_honest_transcript_passes_and_says_what_it_cannot_show(honest, suite)
     for what in ("nobody recorded", "memory", "colluded", "invented"):
         assert what in found.shows_not
     assert ("Ciphertexts and masked rows can hold anything" in found.shows_not) == (suite != "plain")
+
+
+@pytest.mark.parametrize("tables", [INFINITE, SHARES], ids=["a row that is not finite", "shares"])
+def test_other_trainings_pass_and_buffers_that_were_not_played_are_named(tmp_path, monkeypatch, tables):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    run = trained(tmp_path / "run", tables, "mask")
+    found = examined(run)
+    assert found.verdict == "PASS", found.details
+    unplayed = [line for line in found.details if "nothing of them was opened" in line]
+    assert (len(unplayed), found.values["sums"]) == ((2, 2) if tables is INFINITE else (0, 2))
+    assert all("3" in line for line in unplayed)
 
 
 def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
