@@ -2,11 +2,12 @@
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from secure_transcripts import Kept as InMemory
-from test_secured_runs import FEDAVG, FEDREP, NOISY, trained
+from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
 from tests_support import AUDIT_KEY, told
 
 from fuaudit import load_run, unlearn
@@ -31,7 +32,8 @@ from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
-from fuaudit.workflow.transcripts import Keeper, begin_transcript, kept
+from fuaudit.workflow.transcripts import Keeper, kept
+from fuaudit.workflow.writer import begun_transcript
 
 SUITES = "plain", "bfv+mask"
 
@@ -61,8 +63,7 @@ def messages(run):
 def written(run, changed):
     """A run with other messages, sealed again as its operator can: chain, ledger and manifest fit them."""
     shutil.rmtree(run.path / "transcript")
-    begin_transcript(run.path)
-    keeper = Keeper(run.path, chain_of(run.path))
+    keeper = begun_transcript(run.path)
     for message in changed:
         keeper.record(message)
     return anchored(run)
@@ -117,6 +118,17 @@ def test_an_honest_transcript_passes_and_says_what_it_cannot_show(honest, suite)
     assert ("Ciphertexts and masked rows can hold anything" in found.shows_not) == (suite != "plain")
 
 
+@pytest.mark.parametrize("tables", [INFINITE, SHARES], ids=["a row that is not finite", "shares"])
+def test_other_trainings_pass_and_buffers_that_were_not_played_are_named(tmp_path, monkeypatch, tables):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    run = trained(tmp_path / "run", tables, "mask")
+    found = examined(run)
+    assert found.verdict == "PASS", found.details
+    unplayed = [line for line in found.details if "nothing of them was opened" in line]
+    assert (len(unplayed), found.values["sums"]) == ((2, 2) if tables is INFINITE else (0, 2))
+    assert all("3" in line for line in unplayed)
+
+
 def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
     run = honest["bfv+mask"]
     for found in (examined(run, data=False), examined(redact(run, tmp_path / "redacted"))):
@@ -127,7 +139,7 @@ def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
 def test_a_run_whose_sums_no_suite_made_has_none(tmp_path):
     run = trained(tmp_path / "run", FEDAVG, None)
     assert examined(run).verdict == "NOT_APPLICABLE"
-    begin_transcript(run.path)
+    begun_transcript(run.path)
     with pytest.raises(EvidenceError, match=r"has transcript/chain.jsonl, which only a run whose sums a suite made"):
         load_run(run.path)
 

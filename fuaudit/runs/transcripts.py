@@ -16,15 +16,17 @@ from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import BODIES, CHAIN, FILES, TRANSCRIPT_FOLDER, names_in, of_round
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
-from fuaudit.secure.transcript import GENESIS, Chain, read_chain
 from fuaudit.text import span
 
 if TYPE_CHECKING:
     from fuaudit.runs.stored import Stored
+    from fuaudit.secure.transcript import Chain
 
 
 def chain_of(folder: Path) -> Chain:
     """The chain of a run; EvidenceError where it is missing, torn or broken."""
+    from fuaudit.secure.transcript import read_chain  # cryptography, which runs without a suite do not need
+
     return read_chain(read_bytes(folder / CHAIN, limit_of(CHAIN)), folder / CHAIN)
 
 
@@ -36,7 +38,7 @@ def body_of(folder: Path, number: int) -> bytes | None:
 
 def heads_after(chain: Chain, rounds: range) -> Mapping[int, str]:
     """Round -> the head of the chain after it; a round without messages has the one before."""
-    found, head = dict[int, str](), GENESIS
+    found, head = dict[int, str](), chain.cut(rounds.start - 1).head
     for number in rounds:
         entries = chain.of_round(number)
         head = found[number] = entries[-1].digest if entries else head

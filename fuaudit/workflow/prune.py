@@ -43,8 +43,7 @@ from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import command
 from fuaudit.workflow.swap import alone, leftovers, put_in_place, recover
-from fuaudit.workflow.transcripts import copy_transcript
-from fuaudit.workflow.writer import RunWriter, recorded_bytes
+from fuaudit.workflow.writer import RunWriter, copy_transcript, recorded_bytes
 
 
 def prune(given: Run | Path | str, allow_orphans: bool = False) -> tuple[Run, list[Path]]:

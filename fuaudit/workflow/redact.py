@@ -9,8 +9,7 @@ from fuaudit.formats.files import claimed, read_bytes, write_bytes
 from fuaudit.runs.layout import CLIENTS, KEYS, LEDGER, MANIFEST, is_clients_own, mode_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run, load_run
-from fuaudit.workflow.transcripts import copy_transcript
-from fuaudit.workflow.writer import require_new
+from fuaudit.workflow.writer import copy_transcript, require_new
 
 
 def redact(run: Run | Path | str, out: Path | str) -> Run:

@@ -65,11 +65,6 @@ class Keeper:
         append_bytes(self._folder / CHAIN, line + b"\n", self._durable)
 
 
-def begin_transcript(folder: Path) -> None:
-    """A transcript without messages."""
-    write_bytes(folder / CHAIN, b"", mode=mode_of(CHAIN))
-
-
 def mend_transcript(folder: Path, done: int) -> Chain:
     """Cut what a kill left behind the last stored round, but for buffers of the next one that came to an end.
 
@@ -154,10 +149,3 @@ def _revealing(
             keeper.record(Message.signed("lot", client, said, lot, signers.clients[client]))
 
     return reveal
-
-
-def copy_transcript(folder: Path, out: Path, bodies: bool = True) -> None:
-    """The transcript of a run in another folder, or its chain alone; nothing where there is none."""
-    for name in names_of_transcript(folder):
-        if bodies or name == CHAIN:
-            write_bytes(out / name, read_bytes(folder / name, limit_of(name)), mode=mode_of(name))

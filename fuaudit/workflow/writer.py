@@ -17,7 +17,7 @@ from fuaudit.commitments.contents import APART, Opening
 from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
-from fuaudit.formats.files import require_name, write_bytes
+from fuaudit.formats.files import read_bytes, require_name, write_bytes
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.contained import Foundation
@@ -31,6 +31,7 @@ from fuaudit.runs.encoding import (
 )
 from fuaudit.runs.layout import (
     BESIDE,
+    CHAIN,
     CLIENTS,
     CONFIG,
     CONTENTS,
@@ -52,20 +53,21 @@ from fuaudit.runs.layout import (
     rounds_in,
 )
 from fuaudit.runs.ledger import PLATFORM, SECURED, Ledger
-from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
+from fuaudit.runs.manifest import digest_of_files, files_of, limit_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
+from fuaudit.runs.transcripts import chain_of, names_of_transcript
 from fuaudit.secure.terms import LIBRARY
-from fuaudit.secure.transcript import Chain
 from fuaudit.text import WITH_DATA, amount, command
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.received import Received
 from fuaudit.training.rounds import State
 from fuaudit.workflow.append import append
-from fuaudit.workflow.transcripts import Keeper, begin_transcript
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fuaudit.workflow.transcripts import Keeper
 
 
 def require_new(path: Path) -> None:
@@ -131,6 +133,21 @@ def recorded_bytes(plan: Plan, salt: str | None) -> bytes | None:
     """
     found = {number: source.answers for number, source in enumerate(plan.sources) if isinstance(source, Recorded)}
     return tensor_bytes(salted(recorded_tensors(found), salt)) if found else None
+
+
+def begun_transcript(folder: Path) -> Keeper:
+    """A transcript without messages."""
+    from fuaudit.workflow.transcripts import Keeper  # cryptography, which runs without a suite do not need
+
+    write_bytes(folder / CHAIN, b"", mode=mode_of(CHAIN))
+    return Keeper(folder, chain_of(folder))
+
+
+def copy_transcript(folder: Path, out: Path, bodies: bool = True) -> None:
+    """The transcript of a run in another folder, or its chain alone; nothing where there is none."""
+    for name in names_of_transcript(folder):
+        if bodies or name == CHAIN:
+            write_bytes(out / name, read_bytes(folder / name, limit_of(name)), mode=mode_of(name))
 
 
 @dataclass
@@ -207,8 +224,7 @@ class RunWriter:
             self.record("commitment", commitment=common.commitment)
             if suite is not None:
                 self.record(SECURED, suite=suite, library=LIBRARY)
-                begin_transcript(self.path)
-                self.transcript = Keeper(self.path, Chain())
+                self.transcript = begun_transcript(self.path)
             self.write(RUN, {"format": FORMAT, **made_by, "beacon": beacon, **info})
         except BaseException:
             if not (self.path / RUN).exists():
