@@ -1,6 +1,6 @@
 """Robust rules: what they are by plain arithmetic, what they guarantee, what they must not hide."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import dist, hypot, inf, sqrt
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests_support import AUDIT_KEY, broken
 
 from fuaudit import train, verify
 from fuaudit.config import resolve
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.runs.ledger import failed_rounds
 from fuaudit.testing import check_aggregator
@@ -630,6 +630,28 @@ def test_a_round_with_too_few_rows_leaves_everything_as_it_was(transport):
         assert bool(made.row.any()) == (count == 6)
         if count == 2:
             assert torch.equal(kept["0.memory"][:2], before["0.memory"][:2] + updates)
+
+
+@dataclass(frozen=True)
+class Deaf(SecureSum):
+    """Does not ask whether its sums are enough."""
+
+    def deliver(self, rows, context):
+        return super().deliver(rows, replace(context, enough=lambda count: True))
+
+
+def test_sums_of_a_round_that_fails_are_refused():
+    """Two buffers are shown to a rule that needs three rows: the next round would show others over the same model."""
+    whole = context_of([0, 2, 3, 4], torch.float64)
+    context, state = replace(stacked([whole]), told=[]), alone(ROOM.init(shape_of(torch.float64)))
+    with pytest.raises(PluginError, match="shows 2 sums, and the round fails with so few"):
+        exchanged(Exchange(ROOM, transport=Deaf(2)), drawn(4, 5)[None], context, {}, state)
+
+
+def test_what_is_enough_for_a_chain_is_enough_for_each_stage():
+    buckets = Chain((Bucketing(2), Krum(0), Momentum()))
+    assert [rows for rows in range(9) if buckets.enough(rows)] == [5, 6, 7, 8]
+    assert [rows for rows in range(5) if Chain((Mean(),)).enough(rows)] == [1, 2, 3, 4]
 
 
 def test_of_many_runs_those_fail_that_have_too_few_rows():
