@@ -25,9 +25,6 @@ from fuaudit.plugins import Outcome, Released, RoundContext, State, StateShape, 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LEAST = 2**-23
-"""The least noise, as a multiple of the norm: the distance from 1 to the next float32."""
-
 
 @dataclass(frozen=True)
 class DpSgd:
@@ -37,7 +34,7 @@ class DpSgd:
 
     Attributes:
         norm: the longest gradient of a sample that counts as it is, above 0.
-        noise: the standard deviation of the noise on a sum of gradients, a multiple of the norm, 2^-23 or more.
+        noise: the standard deviation of the noise on a sum of gradients, a multiple of the norm, above 0.
     """
 
     norm: float
@@ -48,9 +45,6 @@ class DpSgd:
     def __post_init__(self) -> None:
         if not (0 < self.norm < inf and 0 < self.noise < inf and 0 < self.norm * self.noise < inf):
             raise UsageError(f"dpsgd needs a finite norm and noise above 0, not {self.norm} and {self.noise}")
-        if self.noise < LEAST:
-            told = f"a noise of {self.noise} times the norm is rounded away beside a gradient as long as the norm"
-            raise UsageError(f"dpsgd: {told}", "Take a larger one; what it hides, an account says (docs/budgets.md).")
 
     def init(self, shape: StateShape) -> State:
         """No state."""
