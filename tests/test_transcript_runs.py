@@ -332,6 +332,10 @@ def test_sums_whose_difference_is_an_erased_row_are_found(tmp_path, monkeypatch)
     assert [line[:31] for line in found.details] == ["round 1, difference: sums of thi"[:31]]
     total = [sum(one.sums for one in opened_in(messages_in(run, 1)).values()) for run in (parent, child)]
     assert (total[0] - total[1]).any()
+    bare = trained(tmp_path / "bare", FEDAVG, None)  # the same digest, and no transcript that tells of its sums
+    assert bare.digest == parent.digest
+    hidden = Transcript().examine(Case(Evidence(child, bare, tiny_dataset()), Keyed(AUDIT_KEY)))
+    assert (hidden.verdict, "names no suite" in hidden.details[0]) == ("FAIL", True)
     alone = Transcript().examine(Case(Evidence(child, None, tiny_dataset()), Keyed(AUDIT_KEY)))
     assert (alone.verdict, "may have opened rounds from the same models" in alone.shows) == ("INCONCLUSIVE", True)
 

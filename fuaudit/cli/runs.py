@@ -537,7 +537,9 @@ def describe(
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
-    lines += [f"  sums          by {document['secure']}, by its ledger; no audit judges it"] * bool(document["secure"])
+    lines += [
+        f"  sums          by {document['secure']}, by its ledger; the audit transcript asks for its messages"
+    ] * bool(document["secure"])
     lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]

@@ -17,9 +17,10 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import MOST_OWNERS, by_owners
 from fuaudit.draws import Stream
 from fuaudit.draws.seeds import SEED_BYTES
-from fuaudit.runs.layout import CONFIG
+from fuaudit.runs.layout import CONFIG, TRANSCRIPT_FOLDER
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.runs.transcripts import names_of_transcript
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.erased_rows import to_be_forgotten
@@ -57,7 +58,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
     ]
     if case.evidence.is_pruned and any(request.samples for request in case.run.requests):
         lines.append("The ids of erased samples are as told; no draw follows from them.")
-    return (*lines, *_on_what_was_written(case), *_on_what_is_closed(case))
+    return (*lines, *_on_what_was_written(case), *_on_the_messages(case), *_on_what_is_closed(case))
 
 
 def _on_the_roster(case: Case) -> list[str]:
@@ -93,6 +94,17 @@ def _on_what_was_written(case: Case) -> list[str]:
         f"Nothing is hidden in what was written before the commitment and nothing makes again: {', '.join(written)}. "
         "Whoever wrote it had the rows, and could have trained on them in private."
     ]
+
+
+def _on_the_messages(case: Case) -> list[str]:
+    """Messages of secure sums, which lie in the run and follow from nothing."""
+    files = names_of_transcript(case.run.path)
+    size = sum((case.run.path / name).stat().st_size for name in files)
+    return [
+        f"Nothing is hidden in the messages of secure sums that the run holds ({TRANSCRIPT_FOLDER}, "
+        f"{counted(size, 'byte')}): nothing makes them again. Ciphertexts can hold anything, and so can the digests of "
+        "messages that a prune removed."
+    ] * bool(files)
 
 
 _OWN = {"secrets": "secrets", "identities": "keys", "lots": "ends of chains"}

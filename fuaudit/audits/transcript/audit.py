@@ -39,6 +39,10 @@ UNSEEN = (
     "The messages are those of the protocol. An ancestor that is not at hand as a whole may have opened rounds from "
     "the same models, and the difference of such sums tells the row of who was erased."
 )
+AS_IT_RAN = (
+    "The transcript was written while the run was made: whoever has the secrets of all parties can write another one "
+    "afterwards, of another suite too."
+)
 SOME = 10
 """How many things that are wrong a finding names."""
 
@@ -95,6 +99,7 @@ class Transcript:
                 f"round {at}: clients {members} were drawn together, and nothing of them was opened"
                 for at, members in checked.unplayed[:SOME]
             ],
+            AS_IT_RAN,
         )
 
 

@@ -25,11 +25,21 @@ NO_NOISE = ", without noise that was drawn anew: their difference is the row of 
 
 
 def telling_differences(case: Case) -> Iterator[Finding]:
-    """Rounds that the run and an ancestor at hand both opened from one model, without noise that was drawn anew."""
+    """Rounds that the run and an ancestor at hand both opened from one model, without noise that was drawn anew.
+
+    A child takes its suite from its parent. One whose ancestor names none, or another, is shown beside another training
+    of the same digest, whose transcript tells nothing of what was opened.
+    """
+    suite, runs = suite_of(case.run.ledger), [one for one in case.evidence.ancestors if isinstance(one, Run)]
+    for ancestor in runs:
+        if (other := suite_of(ancestor.ledger)) != suite:
+            named = "no suite" if other is None else repr(other)
+            said = f"the ledger of {ancestor.path.name} names {named}, and {suite!r} made the sums of this run"
+            yield Finding("another suite", f"{said}: a child takes it from its parent")
     if not case.run.is_child or has_noise(case.run):
         return
-    for ancestor in case.evidence.ancestors:
-        if isinstance(ancestor, Run) and suite_of(ancestor.ledger) is not None:
+    for ancestor in runs:
+        if suite_of(ancestor.ledger) == suite:
             for number in sorted(_rounds(case.run) & _rounds(ancestor)):
                 if _before(case.run, number) == _before(ancestor, number):
                     where = f"sums of this round were opened here and in {ancestor.path.name} from one model"
