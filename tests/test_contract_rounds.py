@@ -490,7 +490,7 @@ def halves(shown, hiding=True):
     def deliver(self, rows, context):
         taken = context.cohort.trained if hiding else torch.ones(len(rows), dtype=torch.bool)
         some, sent = rows[taken], rows.masked_fill(~taken[:, None], 0)
-        if len(some) < 4 or not rows.isfinite().all():
+        if len(some) < 4 or not rows.isfinite().all() or not context.enough(2):
             return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
         means = torch.stack([some[:2].mean(dim=0), some[2:].mean(dim=0)])
         return Delivery(shown(means), context.cohort.counted(2), sent)
@@ -703,7 +703,7 @@ def test_a_row_a_client_under_another_name(stages):
     disguised = "numbers that follow from one client each"
     broken(check_solver, part(stages.LocalMomentum, **HOARDS, after=after), disguised)
     broken(check_aggregator, part(Stateless, init=HOARDS["init"], apply=apply), disguised)
-    check_aggregator(part(Stateless, init=HOARDS["init"], apply=best))
+    check_aggregator(part(Stateless, init=HOARDS["init"], apply=best, publishes=lambda self, rows: "row"))
 
 
 def test_who_sees_rows_tells_nothing_of_them(stages):

@@ -158,9 +158,9 @@ class ModelLaw:
 
     def _sampled(self, case: Case, limit: int) -> Sampled:
         """Pairs, part by part in a fixed order, up to the limit; when a decision stops them, after a whole part."""
-        # where somebody looks in between, or an editor may refuse a part, parts are small
+        # where somebody looks in between, or an editor may refuse a part, parts are small; else two for two processors
         small = case.effort.stopping == "decided" or case.evidence.is_editor
-        pairs = Pairs.of(case, Statistics(self.test_rows), 0 if small else limit)
+        pairs = Pairs.of(case, Statistics(self.test_rows), 0 if small else -(-limit // 2))
         job: Job = CachedJob(pairs, case.effort.cache) if case.effort.cache else pairs
         shards, found = pairs.shards(limit), list[Arrays]()
         with closing(case.effort.executor.map(job, shards)) as results:
