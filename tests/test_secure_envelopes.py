@@ -163,8 +163,8 @@ def test_no_party_speaks_for_another_one():
         Message.signed("witness", 4, bytes(32), terms, KEYS[1]),
         replace(said, receiver=EVERYBODY),
         replace(said, signature=UNSIGNED),
-        Message.signed("discard", HOLDER, b"", terms, KEYS[5]),
-        Message.signed("discard", SERVER, b"", terms, KEYS[5]),
+        Message.signed("discard", HOLDER, b"few", terms, KEYS[5]),
+        Message.signed("discard", SERVER, b"few", terms, KEYS[5]),
         Message.signed("send", 3, bytes(32), terms, KEYS[1]),
         Message.signed("lot", 4, bytes(32), terms, KEYS[1]),
     ]

@@ -159,7 +159,7 @@ def _of_masks(terms: Terms) -> dict[Step, Range]:
         "announce": _exactly(masked.KEYS_BYTES),
         "share": (masked.dealt_bytes(few), masked.dealt_bytes(many)),
         "send": _exactly(masked.row_bytes(terms)),
-        "came": (few * ID_BYTES, many * ID_BYTES),
+        "came": (ID_BYTES, many * ID_BYTES),
         "unmask": (DIGEST_BYTES + few * shamir.SHARE_BYTES, DIGEST_BYTES + many * shamir.SHARE_BYTES),
         "opened": receipt_bytes(terms),
     }
