@@ -278,7 +278,7 @@ def test_a_truncated_tail_is_caught_by_its_head(made):
     assert not longer.checked(written(first)).findings
     checked = longer.checked(written(first), anchored=True)
     assert kinds(checked) == {"head", "lot"}
-    assert kinds(longer.checked(written(first), anchored=True, cohort=lambda _: ())) >= {"head"}
+    assert "head" in kinds(longer.checked(written(first), anchored=True, cohort=lambda _: ()))
     behind = longer.checked(heads={1: longer.kept.chain().head_after(1)})
     assert [one.sentence for one in behind.findings] == [
         "the chain goes on behind round 1, after which its last head was told"
