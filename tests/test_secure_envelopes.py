@@ -24,6 +24,7 @@ from fuaudit.secure.envelope import (
 from fuaudit.secure.messages import HEAD, STEPS, UNSIGNED, WAYS, Identity, Message
 from fuaudit.secure.names import EVERYBODY, HOLDER, SERVER, WITNESS
 from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.refusal import REASONS as WORDS
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import LIBRARY, Lot, Once, Terms, coordinates_digest, new_attempt
@@ -51,7 +52,21 @@ def opening(suite, clients=3):
 MESSAGES = st.builds(
     Message, st.sampled_from(STEPS), PARTIES, PARTIES, st.integers(-1, 2**53), st.integers(-1, 2**53),
     st.binary(min_size=32, max_size=32), st.binary(max_size=300), st.binary(min_size=64, max_size=64),
-)  # fmt: skip
+).map(lambda one: one if one.step != "discard" else replace(one, body=WORDS[len(one.body) % 5].encode()))  # fmt: skip
+
+
+@given(st.binary(max_size=1000))
+def test_a_discard_tells_a_word_of_the_list(reason):
+    terms = terms_for("plain")
+    content = envelope(Message.unsigned("discard", reason, terms))
+    if reason.decode(errors="replace") in WORDS:
+        assert received(content, terms).body == reason
+    for read in (parsed, lambda one: received(one, terms)):
+        if reason.decode(errors="replace") not in WORDS:
+            with pytest.raises(RefusedError):
+                read(content)
+    for one in WORDS:
+        assert received(envelope(Message.unsigned("discard", one.encode(), terms)), terms).body == one.encode()
 
 
 @given(MESSAGES)
@@ -163,8 +178,8 @@ def test_no_party_speaks_for_another_one():
         Message.signed("witness", 4, bytes(32), terms, KEYS[1]),
         replace(said, receiver=EVERYBODY),
         replace(said, signature=UNSIGNED),
-        Message.signed("discard", HOLDER, b"", terms, KEYS[5]),
-        Message.signed("discard", SERVER, b"", terms, KEYS[5]),
+        Message.signed("discard", HOLDER, b"few", terms, KEYS[5]),
+        Message.signed("discard", SERVER, b"few", terms, KEYS[5]),
         Message.signed("send", 3, bytes(32), terms, KEYS[1]),
         Message.signed("lot", 4, bytes(32), terms, KEYS[1]),
     ]

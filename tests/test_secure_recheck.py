@@ -14,13 +14,15 @@ from secure_transcripts import COLUMNS, CONTEXT, SUITES, Kept, Training, written
 from fuaudit.errors import UsageError
 from fuaudit.secure import recheck as room
 from fuaudit.secure.encrypted import Total, ciphertexts_of, framed, summands_of
-from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_of
-from fuaudit.secure.messages import STEPS, Identity, Message, list_digest
-from fuaudit.secure.names import HOLDER, WITNESS
+from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_message, terms_of
+from fuaudit.secure.masked import names_digest
+from fuaudit.secure.messages import STEPS, Identity, Message, ids_bytes, list_digest, require_distinct
+from fuaudit.secure.names import ATTEMPTS, HOLDER, WITNESS
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import added_apart
 from fuaudit.secure.refusal import RefusedError
-from fuaudit.secure.terms import Lot, coordinates_digest
+from fuaudit.secure.suites import Books, Suite, remembered
+from fuaudit.secure.terms import Lot, coordinates_digest, new_attempt
 from fuaudit.secure.transcript import Entry
 
 KEYED = ("bfv", "bfv+mask")
@@ -274,7 +276,9 @@ def test_a_truncated_tail_is_caught_by_its_head(made):
     longer = Training(made.suite, rounds=2)
     first = [one for one in longer.kept.messages() if one.round == 1]
     assert not longer.checked(written(first)).findings
-    assert kinds(longer.checked(written(first), anchored=True)) == {"head"}
+    checked = longer.checked(written(first), anchored=True)
+    assert kinds(checked) == {"head", "lot"}
+    assert "head" in kinds(longer.checked(written(first), anchored=True, cohort=lambda _: ()))
     behind = longer.checked(heads={1: longer.kept.chain().head_after(1)})
     assert [one.sentence for one in behind.findings] == [
         "the chain goes on behind round 1, after which its last head was told"
@@ -511,7 +515,7 @@ def test_no_bytes_make_anything_but_findings(trainings, data):
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_other_bytes_are_findings(trainings, content, body):
     checked = room.recheck(content, lambda _: body, trainings["plain"].known())
-    assert [one.kind for one in checked.findings] == (["chain"] if content else ["head"])
+    assert [one.kind for one in checked.findings] == (["chain"] if content else ["head"] + ["lot"] * 3)
 
 
 def test_a_chain_of_rounds_that_there_are_not(made):
@@ -544,6 +548,165 @@ def test_hostile_ciphertexts_are_findings(trainings):
         found(made, forged(made, sent, total=Total.of(said["total"][0], terms)), kind, "")
 
 
+# attempts that were discarded
+
+
+def attempt(made, *steps, reason=b"few", **bodies):
+    """An attempt of buffer 0 of round 1 under terms of its own, as parties sign it that collude, up to a discard."""
+    said, terms = told(made.kept.messages())
+    anew, own, found = replace(terms, attempt=new_attempt()), made.signers, []
+    keys = own.clients | {WITNESS: own.witness, HOLDER: own.holder}
+    for step in steps:
+        for one in said[step]:
+            body = bodies.get(step, one.body)
+            body = body(anew) if callable(body) else body
+            key = keys.get(one.sender)
+            made_ = Message.unsigned(step, body, anew) if key is None else None
+            found.append(made_ or Message.signed(step, one.sender, body, anew, key))
+    return [terms_message(anew), *found, Message.unsigned("discard", reason, anew)]
+
+
+def around(made, extra, behind=False):
+    """The messages of a training with others in front of its first buffer, or behind the end of it."""
+    messages = made.kept.messages()
+    at = len(messages) if behind else next(place for place, one in enumerate(messages) if one.step == "terms")
+    return [*messages[:at], *extra, *messages[at:]]
+
+
+def alone(made):
+    """One client's ciphertext, called the sum."""
+    said, terms = told(made.kept.messages())
+    return Total((0,), ciphertexts_of(said["send"][0], terms)[1])
+
+
+def test_attempts_of_which_nobody_heard_are_no_findings(made):
+    """Two, then the one that opened. Another key holder's context is that of all."""
+    steps = [step for step in ("context", "announce") if made.suite in KEYED and told(made.kept.messages())[0][step]]
+    both = attempt(made, *steps) + attempt(made, *steps, reason=b"silent")
+    assert not made.checked(written(around(made, both))).findings
+    found(made, around(made, both + attempt(made)), "order", "a buffer was tried 4 times, and 3 are the most")
+    found(made, around(made, attempt(made), behind=True), "order", "tried again after it was opened")
+
+
+@pytest.mark.parametrize("suite", KEYED)
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_sum_of_one_client_in_a_discarded_attempt(trainings, suite, behind):
+    made, single = trainings[suite], alone(trainings[suite])
+    steps = ["context", *(["announce"] if suite == "bfv+mask" else []), "total", "witness"]
+    second = attempt(made, *steps, total=single.body(), witness=single.said)
+    checked = found(
+        made, around(made, second, behind), "sum", "0 of 3 clients" if suite == "bfv" else "clients of buffer"
+    )
+    assert {
+        "step total of a buffer came 2 times in one round",
+        "step witness of a buffer came 2 times in one round",
+    } <= {one.sentence for one in checked.findings}
+
+
+@pytest.mark.parametrize("suite", KEYED)
+def test_a_discarded_attempt_is_judged_as_far_as_it_got(trainings, suite):
+    """It alone is in the transcript, so nothing is there twice."""
+    made, front = trainings[suite], [one for one in trainings[suite].kept.messages() if one.step == "lot"]
+    single, mask = alone(made), ["announce"] if suite == "bfv+mask" else []
+    sums = {
+        "0 messages of step context": attempt(made, "total", total=single.body()),
+        "another context": attempt(made, "context", context=b"k" * 86),
+    }
+    for reason, messages in sums.items():
+        found(made, front + messages, "sum", reason)
+    record = front.copy()
+    with pytest.raises(RefusedError):  # an honest one, whose key holder is gone
+        made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {HOLDER: "receipt"}, record.append)
+    assert {"total", "witness", *mask} <= {one.step for one in record}
+    assert not made.checked(written(record)).findings
+    found(made, [one for one in record if one.step != "total"], "sum", "0 messages of step total")
+    terms = told(record)[1]
+    flip = [
+        Message.signed("witness", WITNESS, single.said(terms), terms, made.signers.witness) if one.step == "witness"
+        else one for one in record
+    ]  # fmt: skip
+    found(made, flip, "sum", "the witness signed another sum")
+    flip = [Message.unsigned("total", single.body(), terms) if one.step == "total" else one for one in record]
+    found(made, flip, "sum", "the server's sum is not that of the ciphertexts")
+
+
+def test_discarded_masked_rows_are_unmasked_for_those_who_came(trainings):
+    made, record = trainings["mask"], []
+    front = [one for one in made.kept.messages() if one.step == "lot"]
+    with pytest.raises(RefusedError):
+        made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {2: "unmask"}, record.append)
+    assert not made.checked(written(front + record)).findings
+    few = []
+    with pytest.raises(RefusedError):  # nobody told a share, and the buffer may be tried again
+        made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {2: "send"}, few.append)
+    assert not made.checked(written(around(made, few))).findings
+    terms = told(record)[1]
+    other = [Message.unsigned("came", ids_bytes([0, 1]), terms) if one.step == "came" else one for one in record]
+    found(made, front + other, "sum", "the server named other clients")
+    of = next(one for one in record if one.step == "unmask")
+    body = names_digest((0, 1)) + of.body[32:]
+    changed = Message.signed("unmask", of.sender, body, terms, made.signers.clients[of.sender])
+    found(made, front + [changed if one is of else one for one in record], "sum", "unmasks another sum")
+
+
+@pytest.mark.parametrize("suite", KEYED)
+def test_a_handout_stands_in_no_transcript(trainings, suite, monkeypatch):
+    made = trainings[suite]
+    terms = told(made.kept.messages())[1]
+    one = Message.signed("handout", HOLDER, bytes(64), terms, made.signers.holder, receiver=0)
+    messages = made.kept.messages()
+    at = next(place for place, each in enumerate(messages) if each.step == "context") + 1
+    monkeypatch.setattr("fuaudit.secure.transcript.HIDDEN", "none")  # the recorder of an operator refuses nothing
+    found(made, [*messages[:at], one, *messages[at:]], "message", "which is for the eyes of one client")
+
+
+def test_a_reason_is_a_word_of_the_list(made):
+    for reason in (b"", b"row 17: 0 0 5 13", b"few "):
+        found(made, around(made, attempt(made, reason=reason)), "body", "for a reason that there is not")
+
+
+def test_a_buffer_is_not_tried_more_often_than_a_transcript_may_tell():
+    books, record = Books(), []
+    for _ in range(ATTEMPTS + 1):
+        with pytest.raises(RefusedError) as refused:
+            Suite("mask").opened(rows_of(3, 5), 12, absent={0: "send"}, at=(1, 0), books=books, record=record.append)
+    assert "was tried 3 times" in refused.value.args[0]
+    assert [one.step for one in record].count("terms") == ATTEMPTS
+    assert remembered(record).attempts == {(1, 0): ATTEMPTS}
+
+
+def test_terms_in_a_round_without_sums(made):
+    checked = made.checked(columns=lambda _: None)
+    assert "there are terms in a round that has no sums" in {one.sentence for one in checked.findings}
+
+
+def test_a_round_that_is_left_out_as_a_whole():
+    """Of a round with clients each owes its contribution, and each buffer its sum."""
+    made = Training("plain", rounds=2)
+    first = [one for one in made.kept.messages() if one.round == 1]
+    heads = {1: made.kept.chain().head_after(1)} | {2: made.kept.chain().cut(1).head}
+    checked = made.checked(written(first), heads=heads)
+    withheld = [f"client {client} withheld its contribution to the lot" for client in range(3)]
+    assert [(one.sentence, one.round) for one in checked.findings] == [(one, 2) for one in withheld]
+    nobody = made.checked(written(first), heads=heads, cohort=lambda number: (0, 1, 2) if number == 1 else ())
+    assert not nobody.findings
+    no_lots = [one for one in first if one.step != "lot"]
+    members = made.checked(
+        written(no_lots), heads=made.known(written(no_lots)).heads | {2: written(no_lots).chain().head}, ends={},
+        buffers=lambda number, _: [(0, 1, 2)],
+    )  # fmt: skip
+    assert (members.findings, members.unplayed) == ((), ((2, (0, 1, 2)),))
+
+
+def test_many_contributions_of_one_client_are_refused_at_once():
+    made = Training("plain")
+    lot = made.kept.messages()[0]
+    lots, begun = [lot] * 100_000 + [replace(lot, sender=number) for number in range(20_000)], time.monotonic()
+    with pytest.raises(RefusedError, match="two messages of client 0"):
+        require_distinct(lots)
+    assert time.monotonic() - begun < 5
+
+
 # wrong implementations of the check
 
 
@@ -572,10 +735,10 @@ def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
     signed[sends[0]] = replace(messages[sends[0]], signature=bytes(64))
     cases = {
         "swapped": (signed, {}),
-        "twice": ([*messages, Message.unsigned("discard", b"", told(messages)[1])], {}),
+        "twice": ([*messages, Message.unsigned("discard", b"wrong", told(messages)[1])], {}),
         "other sum": ([*messages[:-1], last], {}),
         "bits": (messages, {"bits": 14}),
-        "tail": (messages[:0], {"heads": made.known().heads}),
+        "tail": (messages[:0], {"heads": made.known().heads, "cohort": lambda _: ()}),
     }
     kept, others = written(cases[case][0]), cases[case][1]
     assert made.checked(kept, **others).findings

@@ -184,7 +184,7 @@ def test_a_buffer_that_somebody_leaves_ends_with_its_sum_or_with_a_reason(name, 
     try:
         opened = Suite(name).opened(rows, 12, absent={party: step}, at=(1, 0), record=found.transcript.record)
     except RefusedError as error:
-        reason = error.args[0]
+        reason = error.reason
     else:
         assert (opened.members, opened.sums.tolist()) == ((0, 1, 2), rows.sum(axis=0).tolist())
         reason = None

@@ -25,7 +25,7 @@ from fuaudit.secure.messages import Identity, Message, ids_of
 from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.processes import GRACE, ended, started
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.refusal import REASONS, Reason, RefusedError
 from fuaudit.secure.roles import BEAT, BROKE, DONE, REFUSED, SAID, Task, process_of
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import Opened, Terms
@@ -86,6 +86,7 @@ class Apart:
                 f"the parties of this run have ended: {self._gone}",
                 "What they opened they no longer know, so they open nothing more. Go on with new ones: in a training, "
                 "`fuaudit resume`.",
+                reason="broke",
             )
         for client, row in rows.items():
             if row.dtype != np.int64:
@@ -105,7 +106,9 @@ class Apart:
         else:
             return _result(reports, terms)
         self._break(gone)
-        raise RefusedError(f"{gone}: buffer {terms.buffer} is discarded", "All parties of this run were ended.")
+        raise RefusedError(
+            f"{gone}: buffer {terms.buffer} is discarded", "All parties of this run were ended.", reason="broke"
+        )
 
     def _task(
         self,
@@ -204,9 +207,10 @@ def _refusal(report: list[bytes]) -> FuauditError | None:
     word, *parts = report
     if word in (DONE, BROKE):
         return None
-    if word != REFUSED or len(parts) != 4:
+    if word != REFUSED or len(parts) != 5:
         return RefusedError("a party answers what is no report", "Nothing was opened.")
-    kind, text, hint = (part.decode("utf-8", "replace") for part in parts[:3])
+    kind, text, hint, why = (part.decode("utf-8", "replace") for part in parts[:4])
     if kind == UsageError.__name__:
         return UsageError(text, hint)
-    return RefusedError(text, hint, next(iter(ids_of(parts[3])), None))
+    reason: Reason = next((one for one in REASONS if one == why), "wrong")
+    return RefusedError(text, hint, next(iter(ids_of(parts[4])), None), reason)

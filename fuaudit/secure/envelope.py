@@ -20,7 +20,7 @@ from fuaudit.secure.encrypted import framed_bytes, has_masks, total_bytes
 from fuaudit.secure.messages import DIGEST_BYTES, HEAD, ID_BYTES, MAGIC, SIGNATURE_BYTES, Agreed, Message, Step
 from fuaudit.secure.plain import VALUE_BYTES
 from fuaudit.secure.receipts import receipt_bytes
-from fuaudit.secure.refusal import RefusedError
+from fuaudit.secure.refusal import REASONS, RefusedError
 from fuaudit.secure.streams import KEY_BYTES
 from fuaudit.secure.terms import Lot, Terms
 
@@ -29,9 +29,6 @@ FRONT_BYTES = HEAD.size + SIGNATURE_BYTES
 
 TERMS_BYTES = 8192
 """Of terms in bytes, at most: those of 32 clients have less than half of it."""
-
-REASON_BYTES = 1000
-"""Of the reason of a discarded buffer, at most."""
 
 Range = tuple[int, int]
 
@@ -92,12 +89,14 @@ class Front:
         return self.size
 
     def message(self, body: bytes) -> Message:
-        """The message with its body. RefusedError where that is another one."""
+        """The message with its body. RefusedError where that is another one, or tells no reason that there is."""
         if len(body) != self.size or hashlib.sha256(body).digest() != self.digest:
             raise RefusedError(
                 f"the body of an envelope of step {self.step} is not the one that its head names",
                 "It was cut off or altered on its way.",
             )
+        if self.step == "discard" and body not in _REASONS:
+            raise RefusedError("a buffer is discarded for a reason that there is not", f"One is {', '.join(REASONS)}.")
         where = (self.sender, self.receiver, self.round, self.buffer)
         return Message(self.step, *where, self.terms, body, self.signature)
 
@@ -148,7 +147,7 @@ def limits(terms: Agreed) -> Mapping[Step, Range]:
         return {"lot": (DIGEST_BYTES, DIGEST_BYTES)}
     if not isinstance(terms, Terms):
         raise TypeError(f"{terms!r} are no terms")
-    common: dict[Step, Range] = {"terms": (0, TERMS_BYTES), "discard": (0, REASON_BYTES)}
+    common: dict[Step, Range] = {"terms": (0, TERMS_BYTES), "discard": _REASON_BYTES}
     if terms.suite == "plain":
         return common | {"send": _exactly(VALUE_BYTES * terms.columns), "opened": receipt_bytes(terms)}
     return common | (_of_masks(terms) if terms.suite == "mask" else _of_ciphertexts(terms))
@@ -160,7 +159,7 @@ def _of_masks(terms: Terms) -> dict[Step, Range]:
         "announce": _exactly(masked.KEYS_BYTES),
         "share": (masked.dealt_bytes(few), masked.dealt_bytes(many)),
         "send": _exactly(masked.row_bytes(terms)),
-        "came": (few * ID_BYTES, many * ID_BYTES),
+        "came": (ID_BYTES, many * ID_BYTES),
         "unmask": (DIGEST_BYTES + few * shamir.SHARE_BYTES, DIGEST_BYTES + many * shamir.SHARE_BYTES),
         "opened": receipt_bytes(terms),
     }
@@ -176,6 +175,10 @@ def _of_ciphertexts(terms: Terms) -> dict[Step, Range]:
         "witness": _exactly(DIGEST_BYTES),
         "receipt": receipt_bytes(terms),
     }
+
+
+_REASONS = frozenset(reason.encode() for reason in REASONS)
+_REASON_BYTES = min(map(len, _REASONS)), max(map(len, _REASONS))
 
 
 def _exactly(size: int) -> Range:

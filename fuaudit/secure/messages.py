@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -238,8 +239,8 @@ def ids_of(content: bytes) -> tuple[int, ...]:
 
 def require_distinct(messages: Sequence[Message]) -> None:
     """RefusedError where a client sent two messages: one of them could be added twice."""
-    senders = [message.sender for message in messages]
-    if twice := sorted({sender for sender in senders if senders.count(sender) > 1}):
+    counted = Counter(message.sender for message in messages)
+    if twice := sorted(sender for sender, times in counted.items() if times > 1):
         raise RefusedError(f"two messages of {named(twice[0])} came at one step")
 
 
@@ -258,6 +259,7 @@ def require_enough(senders: Iterable[int], terms: Terms, at_least: int = 0) -> N
         raise RefusedError(
             f"{left} of {len(terms.members)} clients of buffer {terms.buffer} are left, where {fewest} are needed",
             "The buffer is discarded, and nothing of it was opened.",
+            reason="few",
         )
 
 

@@ -9,6 +9,9 @@ EXACT = ("bfv+mask", "bfv", "mask", "plain")
 ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
 """Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
 
+ATTEMPTS = 3
+"""How often a buffer is tried, at most: another attempt is right only while nobody answered."""
+
 SCARY = "ckks-demo-whose-sums-give-the-key-away"
 """CKKS, to be attacked."""
 

@@ -22,17 +22,20 @@ from fuaudit.secure import bfv, plain
 from fuaudit.secure.adder import adder_of
 from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
-from fuaudit.secure.masked import MaskServer, came_of
-from fuaudit.secure.messages import STEPS, Message, Step, list_digest, named, require_distinct
-from fuaudit.secure.names import ANSWERS, EXACT, NO_BUFFER
+from fuaudit.secure.masked import MaskServer, came_of, names_digest
+from fuaudit.secure.messages import DIGEST_BYTES, STEPS, Message, Step, list_digest, named, require_distinct
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import LIBRARY, Lot, Opened, Plaintexts, Terms
-from fuaudit.secure.transcript import ENDS, Chain, Entry, messages_of, read_chain
+from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry, messages_of, read_chain
 
 TOLD = ("receipt", "opened")
 """Steps that tell a sum."""
+
+ONCE = ("total", "witness")
+"""Steps that a buffer has once in a round, in whatever attempts: a key holder opens what a witness signed."""
 
 Bodies = Callable[[int], bytes | None]
 """Round -> its envelopes one after the other; None where they were removed."""
@@ -54,13 +57,14 @@ class Known:
         witness: its public key; empty in suites that have none.
         holder: that of the key holder, likewise.
         smallest: from how many rows on a buffer opens; None is all of them.
-        heads: round -> head of the chain after it, as a ledger tells; empty where no head is known.
+        heads: round that was executed -> head of the chain after it, as a ledger tells; empty where none is known.
         context: of the lots, 64 hexadecimal digits.
         ends: client -> the end of its chain of contributions, 32 bytes; empty where no lots are drawn.
         earlier: how many contributions of each chain belong to earlier generations.
         cohort: round -> its clients, ascending, each once; None where that is not known.
         buffers: round and contributions by client -> the members of each buffer, ascending; None is not known.
-        columns: round -> how many columns are summed, and their digest; None is not known.
+        columns: round -> how many columns are summed, and their digest, or None where nothing is summed in it; None is
+            not known.
     """
 
     suite: str
@@ -77,7 +81,7 @@ class Known:
     earlier: int = 0
     cohort: Callable[[int], tuple[int, ...]] | None = None
     buffers: Callable[[int, Mapping[int, bytes]], Collection[tuple[int, ...]]] | None = None
-    columns: Callable[[int], tuple[int, str]] | None = None
+    columns: Callable[[int], tuple[int, str] | None] | None = None
 
     def __post_init__(self) -> None:
         if self.suite not in EXACT:
@@ -158,9 +162,10 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
     opened: dict[tuple[int, int], Opened] = {}
     unplayed: list[tuple[int, tuple[int, ...]]] = []
     unread, lots, attempts = list[int](), _Lots(known), set[str]()
-    for number in chain.rounds:
-        entries, body = chain.of_round(number), bodies(number)
-        found += [*_wrong_order(entries)]
+    for number in _due_rounds(chain, known):
+        entries = chain.of_round(number)
+        body = bodies(number) if entries else b""
+        found += [*_wrong_order(number, entries)]
         if body is None:
             unread.append(number)
             continue
@@ -175,6 +180,12 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
         unplayed += [(number, members) for members in buffers.unplayed]
     count, limits_ = len(chain.entries), cannot(known, unread)
     return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_)
+
+
+def _due_rounds(chain: Chain, known: Known) -> tuple[int, ...]:
+    """The rounds of the chain, and those that were executed with clients: one can be left out as a whole."""
+    executed = set(known.heads) if known.cohort is None else {one for one in known.heads if known.cohort(one)}
+    return tuple(sorted({*chain.rounds} | executed))
 
 
 def _discarded(chain: Chain) -> tuple[tuple[int, int], ...]:
@@ -207,12 +218,15 @@ def _wrong_roster(known: Known) -> Iterator[Finding]:
         yield Finding("roster", f"{keys[key]} parties have the key {key[:8]}... each")
 
 
-def _wrong_order(entries: Sequence[Entry]) -> Iterator[Finding]:
-    """What lines alone tell of a round: steps in their order, each buffer ended, and opened once."""
+def _wrong_order(number: int, entries: Sequence[Entry]) -> Iterator[Finding]:
+    """What lines alone tell of a round: steps in their order, each buffer ended, opened once and seldom tried."""
     open_: dict[int, list[Entry]] = {}
     ended: list[list[Entry]] = []
-    number, has_terms = entries[0].round, False
+    has_terms = False
     for entry in entries:
+        if entry.step == HIDDEN:
+            sentence = f"line {entry.number} has step {HIDDEN}, which is for the eyes of one client"
+            yield Finding("message", sentence, number, entry.buffer)
         if (entry.step == "lot") != (entry.buffer == NO_BUFFER) or (entry.step == "lot" and has_terms):
             yield Finding("order", f"line {entry.number} is of step {entry.step}, which is not due there", number)
         if entry.step == "lot":
@@ -237,6 +251,23 @@ def _wrong_order(entries: Sequence[Entry]) -> Iterator[Finding]:
     for buffer, times in Counter(one[-1].buffer for one in ended if one[-1].step in TOLD).items():
         if times > 1:
             yield Finding("twice", f"a buffer was opened {times} times", number, buffer)
+    yield from _wrong_attempts(number, [*ended, *open_.values()])
+    sums = Counter((one.buffer, one.step) for one in entries if one.step in ONCE)
+    for (buffer, step), times in sums.items():
+        if times > 1:
+            yield Finding("twice", f"step {step} of a buffer came {times} times in one round", number, buffer)
+
+
+def _wrong_attempts(number: int, attempts: Sequence[Sequence[Entry]]) -> Iterator[Finding]:
+    """Attempts of a buffer behind that which was opened, and more than honest parties make."""
+    opened = set[int]()
+    for buffer, last in ((one[-1].buffer, one[-1].step) for one in attempts):
+        if buffer in opened:
+            yield Finding("order", "a buffer was tried again after it was opened", number, buffer)
+        opened |= {buffer} if last in TOLD else set()
+    for buffer, times in Counter(one[-1].buffer for one in attempts).items():
+        if times > ATTEMPTS:
+            yield Finding("order", f"a buffer was tried {times} times, and {ATTEMPTS} are the most", number, buffer)
 
 
 def _may_follow(one: Entry, other: Entry) -> bool:
@@ -337,6 +368,8 @@ class _Buffers:
             opened, wrong = _again(terms, messages, self._add)
             if opened is not None and terms.buffer not in self.opened:
                 self.opened[terms.buffer] = opened
+        elif not wrong:
+            wrong = [*_wrong_so_far(terms, messages, self._add)]
         yield from wrong
 
     def _wrong_members(self, all_terms: Sequence[Terms], lots: _Lots) -> Iterator[Finding]:
@@ -390,7 +423,11 @@ def wrong_terms(terms: Terms, known: Known, number: int) -> Iterator[str]:
         "keys of clients": (terms.roster, tuple(known.clients.get(client, "no key") for client in terms.members)),
     }
     if known.columns is not None:
-        due["set of columns"] = ((terms.columns, terms.coordinates), known.columns(number))
+        columns = known.columns(number)
+        if columns is None:
+            yield "there are terms in a round that has no sums"
+        else:
+            due["set of columns"] = ((terms.columns, terms.coordinates), columns)
     for what, (found, expected) in due.items():
         if found != expected:
             yield f"the terms have another {what} than this training"
@@ -443,9 +480,7 @@ def _due(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _D
     if terms.suite == "plain":
         opened = plain.opened(said["send"], terms)
     elif terms.suite == "mask":
-        came = sorted(came_of(_one(said["came"], "came"), terms))
-        if came != sorted(message.sender for message in said["send"]):
-            raise RefusedError("the server named other clients than those whose rows came")
+        _came(terms, said)
         opened = MaskServer(terms).opened(said["announce"], said["share"], said["send"], said["unmask"])
     else:
         return _due_of_ciphertexts(terms, said, add)
@@ -453,15 +488,61 @@ def _due(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _D
 
 
 def _due_of_ciphertexts(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _Due:
+    total = _total_of(terms, said, add)
+    _require_witnessed(terms, said, total)
+    return _Due(total.said(terms), total.members)
+
+
+def _wrong_so_far(terms: Terms, messages: Sequence[Message], add: Adder) -> Iterator[tuple[str, str]]:
+    """What is wrong with an attempt that broke off, with its kind: what came before its end is that of the protocol."""
+    said = {step: [message for message in messages if message.step == step] for step in STEPS}
+    try:
+        _require_so_far(terms, said, add)
+    except FuauditError as error:
+        yield "sum", _sentence(error)
+
+
+@forgetting
+def _require_so_far(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> None:
+    if terms.suite == "mask" and (said["came"] or said["unmask"]):
+        came = _came(terms, said)
+        for message in said["unmask"]:
+            if message.sender not in came or message.body[:DIGEST_BYTES] != names_digest(came):
+                raise RefusedError(f"{named(message.sender)} unmasks another sum than that of {came}")
+    if said["context"]:
+        _require_keyless(terms, said)
+    if said["total"] or said["witness"]:
+        total = _total_of(terms, said, add)
+        if said["witness"]:
+            _require_witnessed(terms, said, total)
+
+
+def _came(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> tuple[int, ...]:
+    """Whose rows came, ascending, as the server named them."""
+    came = tuple(sorted(came_of(_one(said["came"], "came"), terms)))
+    if [*came] != sorted(message.sender for message in said["send"]):
+        raise RefusedError("the server named other clients than those whose rows came")
+    return came
+
+
+def _require_keyless(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> None:
     if _one(said["context"], "context").body != keyless(terms.layout.ring):
         raise RefusedError("server and witness had another context than the one without any key")
+
+
+def _require_witnessed(terms: Terms, said: Mapping[Step, Sequence[Message]], total: Total) -> None:
+    if _one(said["witness"], "witness").body != total.said(terms):
+        raise RefusedError("the witness signed another sum than that of the ciphertexts that came")
+
+
+def _total_of(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> Total:
+    """The sum of what came, which is the server's."""
+    _require_keyless(terms, said)
     summands = summands_of(said["send"], said["announce"], terms)
     total = Total(tuple(summands), tuple(add(summands, terms.layout.ring)))
     if Total.of(_one(said["total"], "total"), terms) != total:
         raise RefusedError("the server's sum is not that of the ciphertexts that came")
-    if _one(said["witness"], "witness").body != total.said(terms):
-        raise RefusedError("the witness signed another sum than that of the ciphertexts that came")
-    return _Due(total.said(terms), total.members)
+    return total
 
 
 def _one(messages: Sequence[Message], step: str) -> Message:

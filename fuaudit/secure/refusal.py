@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar, get_args
 
 from fuaudit.errors import FuauditError
+
+Reason = Literal["silent", "few", "again", "broke", "wrong"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+"""What a transcript tells of why a buffer is not opened, a word: a text could hold anything.
+
+A party did not answer; too few clients are left; a party has answered before, or the buffer was tried often; a process
+or a library broke off; something that was sent is wrong.
+"""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,11 +29,12 @@ class RefusedError(FuauditError):
 
     Attributes:
         blamed: the client whose own signed message is wrong; None where that is not known.
+        reason: what a transcript tells of it, one of :data:`REASONS`.
     """
 
-    def __init__(self, message: str, hint: str = "", blamed: int | None = None) -> None:
+    def __init__(self, message: str, hint: str = "", blamed: int | None = None, reason: Reason = "wrong") -> None:
         super().__init__(message, hint)
-        self.blamed = blamed
+        self.blamed, self.reason = blamed, reason
 
 
 def forgetting(work: Callable[P, T]) -> Callable[P, T]:
@@ -44,6 +53,7 @@ def forgetting(work: Callable[P, T]) -> Callable[P, T]:
             failed = RefusedError(
                 f"{work.__name__} of a secure sum broke off ({type(error).__name__})",
                 "Nothing was opened. Start the buffer anew; report it if that happens again.",
+                reason="broke",
             )
         except BaseException as error:  # an interrupt goes on as it is
             failed = error

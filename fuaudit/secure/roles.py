@@ -415,7 +415,7 @@ def report(failed: FuauditError | None, role: Role) -> list[bytes]:
         return [BROKE]
     if failed is not None:
         blamed = getattr(failed, "blamed", None)
-        told = (type(failed).__name__, str(failed.args[0]), getattr(failed, "hint", ""))
+        told = (type(failed).__name__, str(failed.args[0]), getattr(failed, "hint", ""), getattr(failed, "reason", ""))
         return [REFUSED, *(text.encode() for text in told), b"" if blamed is None else ids_bytes([blamed])]
     if isinstance(role, Hub) and role.result is not None:
         return [DONE, envelope(role.result[0]), ids_bytes(role.result[1])]

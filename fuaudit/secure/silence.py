@@ -28,4 +28,5 @@ def unanswered(party: int, step: str, terms: Terms) -> RefusedError:
     return RefusedError(
         f"{named(party)} does not answer at step {step} of buffer {terms.buffer}",
         "The buffer is discarded: without it no sum is told.",
+        reason="silent",
     )

@@ -7,6 +7,7 @@ whoever runs it. ``apart`` makes them processes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +19,10 @@ from fuaudit.errors import UsageError, nearest
 from fuaudit.secure import bfv, ckks
 from fuaudit.secure.apart import Apart
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
-from fuaudit.secure.envelope import REASON_BYTES, terms_message, terms_of
+from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import ANSWERS, HOLDER, SCARY, WITNESS
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
@@ -37,16 +38,28 @@ class Books:
 
     Attributes:
         kept: what the run brings to each opening; None where it keeps no transcript.
+        attempts: round and buffer -> how often it was tried.
     """
 
     clients: dict[int, Once] = field(default_factory=dict)
     witness: Once = field(default_factory=Once)
     holder: Once = field(default_factory=Once)
     kept: Kept | None = None
+    attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def client(self, number: int) -> Once:
         """That of a client."""
         return self.clients.setdefault(number, Once())
+
+    def try_(self, at: tuple[int, int]) -> None:
+        """Remember an attempt of a buffer; RefusedError where it was tried as often as it may be."""
+        if self.attempts[at] >= ATTEMPTS:
+            raise RefusedError(
+                f"buffer {at[1]} of round {at[0]} was tried {ATTEMPTS} times, and not opened",
+                "A transcript with more attempts is not one of honest parties. Train anew.",
+                reason="again",
+            )
+        self.attempts[at] += 1
 
     @cached_property
     def apart(self) -> Apart:
@@ -83,6 +96,7 @@ def remembered(messages: Iterable[Message]) -> Books:
         at = (message.round, message.buffer)
         if message.step == "terms":
             suites[message.terms] = terms_of(message).suite
+            books.attempts[at] += 1
         elif message.step == ANSWERS.get(suites.get(message.terms, "")):
             books.client(message.sender).require_first(message.round)
         elif message.step in ("witness", "receipt"):
@@ -213,6 +227,7 @@ class Suite:
             keys = tuple(signing.clients[one].public for one in members)
             few = len(rows) if smallest is None else smallest
             memory = parties.enter_context(_of_one_opening()) if books is None else books
+            memory.try_(at)
             columns = rows.shape[1]
             terms = Terms(
                 self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(),
@@ -283,8 +298,7 @@ class Play:
         try:
             return suite(self)
         except RefusedError as error:
-            reason = str(error.args[0]).encode()[:REASON_BYTES]
-            self.record(Message.unsigned("discard", reason.decode(errors="ignore").encode(), self.terms))
+            self.record(Message.unsigned("discard", error.reason.encode(), self.terms))
             raise
 
 

@@ -324,6 +324,7 @@ class Once:
                 f"this party has answered already in {named}",
                 "A second sum of one buffer over other rows would tell the difference of both. Go on with the next "
                 "round.",
+                reason="again",
             )
         self._done.add(what)
 

@@ -105,7 +105,7 @@ class Transcript:
 
 def _checked(run: Run, made: Again | None) -> Checked:
     """What the transcript shows to whoever knows what was committed to."""
-    columns = None if made is None else made.columns.__getitem__
+    columns = None if made is None else made.columns.get
     content = read_bytes(run.path / CHAIN, limit_of(CHAIN))
     return recheck(content, lambda number: body_of(run.path, number), known_of(run, columns))
 

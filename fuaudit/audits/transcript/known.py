@@ -20,8 +20,8 @@ from fuaudit.secure.recheck import Checked, Finding, Known
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
 
-Columns = Callable[[int], tuple[int, str]]
-"""Round -> how many columns are summed, and their digest."""
+Columns = Callable[[int], tuple[int, str] | None]
+"""Round -> how many columns are summed, and their digest; None where nothing is summed."""
 
 
 def told_rounds(run: Run) -> list[dict[str, Any]]:
