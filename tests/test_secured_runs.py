@@ -23,7 +23,7 @@ from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.suites import Suite
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow.resume import resume
-from fuaudit.workflow.secured import require_unpublished, secured
+from fuaudit.workflow.secured import require_secured
 from fuaudit.workflow.train import prepare
 
 QUANTISE = {"use": "quantise", "clip": 1.0, "bits": 12}
@@ -174,8 +174,7 @@ HIDING = {
 @pytest.mark.parametrize("name", HIDING)
 def test_a_rule_that_adds_up_sums_of_two_or_has_larger_ones_is_no_reason_to_refuse(tmp_path, name):
     ready = prepare(HIDING[name], tiny_dataset(), secret(1), None, None, None).first.ready
-    exchange = secured(ready, "plain").procedure.exchange
-    require_unpublished(exchange, HIDING[name]["learner"]["cohort"], "plain")
+    require_secured(ready, "plain", HIDING[name]["learner"]["cohort"], apart=False)
 
 
 def partners_rows(rule, rows):

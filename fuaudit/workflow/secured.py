@@ -85,10 +85,10 @@ def require_secured(ready: Setup, suite: str | None, places: int, apart: bool) -
     """
     with secured(ready, suite, Books(), apart):
         if suite is not None:
-            require_unpublished(ready.procedure.exchange, places, suite)
+            _require_unpublished(ready.procedure.exchange, places, suite)
 
 
-def require_unpublished(exchange: Exchange, places: int, suite: str) -> None:
+def _require_unpublished(exchange: Exchange, places: int, suite: str) -> None:
     """Refuse a rule that may publish a sum of two, in rounds of so many participations at most.
 
     Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
