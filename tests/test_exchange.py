@@ -34,7 +34,7 @@ from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
-from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, pretty_json
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, pretty_json, tensor_bytes
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
@@ -42,7 +42,8 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, PublicDraws, keeps_draws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
-from fuaudit.runs.layout import LEDGER, SECRETS
+from fuaudit.runs.encoding import salted
+from fuaudit.runs.layout import INVOLVEMENT, LEDGER, PARTITION, RECORDED, SECRETS
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
@@ -432,6 +433,8 @@ def test_secrets_that_were_not_committed_to_or_do_not_follow(tmp_path, quick):
         secrets = replace(child.secrets, **changes)
         RunWriter(tmp_path / name).write(SECRETS, secrets.table(child.opening))
         edit(tmp_path / name, "participation.json", salt=secrets.participation_salt)
+        for file in filter(child.has, (PARTITION, RECORDED, INVOLVEMENT)):
+            (tmp_path / name / file).write_bytes(tensor_bytes(salted(child.arrays(file), secrets.participation_salt)))
         return reseal(tmp_path / name)
 
     with pytest.raises(EvidenceError, match="is not the one that was committed to"):
