@@ -242,7 +242,8 @@ def _shift_products(z: Floats) -> Floats:
     """The wealth of which :func:`shift_wealth` is the log."""
     total = np.zeros_like(z)
     for stake in SHIFT_STAKES:
-        payoff = STAKE * np.tanh(stake * z)
+        with np.errstate(over="ignore"):  # tanh of infinity is 1
+            payoff = STAKE * np.tanh(stake * z)
         for factor in (1 + payoff, 1 - payoff):
             total += np.multiply.accumulate(factor, axis=-2, out=factor)
     return total / (2 * len(SHIFT_STAKES))
