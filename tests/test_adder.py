@@ -229,7 +229,7 @@ def test_a_client_is_named_by_the_server(one):
         with pytest.raises(RefusedError, match="client 2") as caught:
             four.server.total(sent)
         assert caught.value.blamed == 2
-    four.ends.close()
+    four.end()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -280,7 +280,7 @@ def test_a_process_that_was_taken_over_makes_no_wrong_sum(monkeypatch):
         server._adder.end()
     finally:
         end_all()
-        four.ends.close()
+        four.end()
 
 
 def test_a_context_that_is_none_is_refused_and_no_client_named():
