@@ -217,10 +217,12 @@ class Suite:
         if record is not None and self.name == SCARY:
             raise UsageError(f"{SCARY} has no messages that could be recorded")
         self.start()
+        columns = rows.shape[1]
+        summed = coordinates_digest(np.arange(columns)) if coordinates is None else coordinates
         if books is not None and books.kept is not None:
             signers, record = signers or books.kept.signers, record or books.kept.record
             if at in books.kept.told:
-                return _told(*books.kept.told[at], sorted(names), rows.shape[1], bits, coordinates)
+                return _told(*books.kept.told[at], sorted(names), columns, bits, summed)
         with ExitStack() as parties:
             members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
             signing = signers or _new_signers(members, parties)
@@ -228,10 +230,8 @@ class Suite:
             few = len(rows) if smallest is None else smallest
             memory = parties.enter_context(_of_one_opening()) if books is None else books
             memory.try_(at)
-            columns = rows.shape[1]
             terms = Terms(
-                self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(),
-                coordinates_digest(np.arange(columns)) if coordinates is None else coordinates,
+                self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(), summed,
                 signing.witness.public if keyed else "", signing.holder.public if keyed else "",
             )  # fmt: skip
             play = Play(
@@ -241,12 +241,9 @@ class Suite:
             return play.played(_apart if self.apart else SUITES[self.name])
 
 
-def _told(
-    terms: Terms, opened: Opened, members: Sequence[int], columns: int, bits: int, coordinates: str | None
-) -> Opened:
+def _told(terms: Terms, opened: Opened, members: Sequence[int], columns: int, bits: int, coordinates: str) -> Opened:
     """What was opened of a buffer before a break. RefusedError where another sum is asked for now."""
-    named_ = coordinates_digest(np.arange(columns)) if coordinates is None else coordinates
-    if (terms.members, terms.columns, terms.bits, terms.coordinates) != (tuple(members), columns, bits, named_):
+    if (terms.members, terms.columns, terms.bits, terms.coordinates) != (tuple(members), columns, bits, coordinates):
         raise RefusedError(
             f"buffer {terms.buffer} of round {terms.round} was opened before, of other clients or columns than now",
             "A second sum over other values would tell what differs. Train anew.",
