@@ -18,7 +18,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import append_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import BODIES, CHAIN, of_round
-from fuaudit.runs.transcripts import body_of, chain_of, heads_after
+from fuaudit.runs.transcripts import body_of, chain_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
 from fuaudit.secure.receipts import Receipt
@@ -71,7 +71,8 @@ def written(run, changed):
 
 def anchored(run):
     """A run whose ledger holds the heads of the chain that is there."""
-    heads = heads_after(chain_of(run.path), range(1, run.rounds_executed + 1))
+    chain = chain_of(run.path)
+    heads = {number: chain.head_after(number) for number in range(1, run.rounds_executed + 1)}
 
     def course(events):
         return [one | ({"transcript": heads[one["round"]]} if one["event"] == "round" else {}) for one in events]

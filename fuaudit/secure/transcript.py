@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -107,7 +108,7 @@ class Chain:
             found[entry.round] = range(found[entry.round].start if entry.round in found else place, place + 1)
         return found
 
-    @property
+    @cached_property
     def rounds(self) -> tuple[int, ...]:
         """The rounds of which there are entries, ascending."""
         return tuple(self._rounds)
@@ -122,7 +123,7 @@ class Chain:
         return sum(entry.size for entry in self.of_round(number))
 
     def head_after(self, number: int) -> str:
-        """The head after a round: what a ledger tells of it."""
+        """The head after a round: what a ledger tells of it. A round without messages has the one before."""
         end = self._end(number)
         return self.entries[end - 1].digest if end else GENESIS
 
@@ -131,7 +132,9 @@ class Chain:
         return Chain(self.entries[: self._end(number)])
 
     def _end(self, number: int) -> int:
-        return max((places.stop for round_, places in self._rounds.items() if round_ <= number), default=0)
+        """How many entries there are up to the end of a round."""
+        before = bisect_right(self.rounds, number)
+        return self._rounds[self.rounds[before - 1]].stop if before else 0
 
     def ended(self) -> Chain:
         """The chain up to the last buffer that came to an end: what a break left open is cut off."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.lots import context_of
+from fuaudit.declared import offers
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError
 from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
@@ -56,7 +57,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         ends=ends,
         earlier=generation * run.law.rounds,
         cohort=lambda number: tuple(sorted({*run.plan.cohort(number)})),
-        buffers=_buffers(run, transport) if ends and hasattr(transport, "members") else None,
+        buffers=_buffers(run, transport) if ends and offers(transport, "members") else None,
         columns=columns if columns is not None else all_columns(run),
     )
 
