@@ -8,6 +8,7 @@ import pytest
 from fuaudit_plugins.fats import FatsUnlearning
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests_support import foreseeing
 
 from fuaudit.draws import END, Address, Keyed, Position, Purpose
 from fuaudit.draws.keyed import Addresses, philox_key
@@ -21,7 +22,6 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
-from fuaudit.plans.involvement import foreseeing
 from fuaudit.proofs.toys import federation
 from fuaudit.testing import strategies
 from fuaudit.unlearning.baselines import Retrain

@@ -18,6 +18,7 @@ import pytest
 from fuaudit_plugins import fats_laws
 from fuaudit_plugins.fats import Fats, FatsAsPrinted, FatsUnlearning
 from scipy.stats import binom
+from tests_support import foreseeing
 
 from fuaudit import registry
 from fuaudit.audits.plan_law import simulate
@@ -31,7 +32,6 @@ from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exact_laws
 from fuaudit.plans.expanded import NONE
-from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.stacked import Stack, expand_many
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 from fuaudit_plugins.fats import FatsUnlearning
+from tests_support import foreseeing
 
 from fuaudit.draws import (
     END,
@@ -26,7 +27,6 @@ from fuaudit.draws import (
 from fuaudit.errors import BudgetError, EvidenceError, PluginError, UsageError
 from fuaudit.plans import Plan, Request, Segment, UniformLaw, veil
 from fuaudit.plans.availability import AvailabilityLaw, PermutedEpochs, StaticProbability
-from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.veil import rewritten
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation

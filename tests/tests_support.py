@@ -16,9 +16,10 @@ import torch
 from hypothesis import strategies as st
 
 from fuaudit import load_run, receive, verify
-from fuaudit.draws import Keyed
+from fuaudit.draws import Keyed, Position
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json
+from fuaudit.plans.involvement import involvements, knowing
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import derived
 from fuaudit.runs.encoding import digest_of_vector
@@ -424,3 +425,10 @@ def in_messages_never_pass(run, data, **options):
     assert result.verdict == "INCONCLUSIVE"
     assert "came in messages" in result.reason
     return {one.audit: one for one in result.findings}
+
+
+def foreseeing(plans, request, cohorts=None):
+    """The same plans with first involvement of a request known; rounds and steps as of ``involvements``."""
+    rounds, steps = involvements(plans, request, cohorts)
+    positions = zip(rounds.tolist(), steps.tolist(), strict=True)
+    return [knowing(plan, request, Position(*at)) for plan, at in zip(plans, positions, strict=True)], rounds, steps

@@ -49,13 +49,6 @@ def involvements(plans: Sequence[Plan], request: Request, cohorts: Ids | None = 
     return rounds, steps
 
 
-def foreseeing(plans: Sequence[Plan], request: Request, cohorts: Ids | None = None) -> tuple[list[Plan], Ids, Ids]:
-    """The same plans with first involvement of ``request`` known; rounds and steps as in :func:`involvements`."""
-    rounds, steps = involvements(plans, request, cohorts)
-    positions = zip(rounds.tolist(), steps.tolist(), strict=True)
-    return [knowing(plan, request, Position(*at)) for plan, at in zip(plans, positions, strict=True)], rounds, steps
-
-
 def knowing(plan: Plan, request: Request, first: Position) -> Plan:
     """A plan that knows where a request is first involved in it; ``END`` for nowhere."""
     bare = replace(plan, index=None) if plan.index is not None else plan

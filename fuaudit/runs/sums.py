@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import offers
@@ -63,7 +64,7 @@ class Sums:
     def over(self, colluders: int) -> tuple[float, float]:
         """With which chance a row is open in a round, and at least once in all rounds."""
         chance = exposed(self.suite, self.buffers, colluders)
-        return float(chance), 1 - float(1 - chance) ** self.rounds
+        return float(chance), self._ever(chance)
 
     @property
     def colluders(self) -> list[int]:
@@ -76,7 +77,11 @@ class Sums:
     def meetings(self) -> tuple[float, float]:
         """How often two given clients are in one buffer on average, and with which chance they ever are."""
         chance = meeting(self.buffers)
-        return float(chance * self.rounds), 1 - float(1 - chance) ** self.rounds
+        return float(chance * self.rounds), self._ever(chance)
+
+    def _ever(self, chance: Fraction) -> float:
+        """With which chance what happens in a round with this one happens at least once in all rounds."""
+        return 1 - float(1 - chance) ** self.rounds
 
     @property
     def in_short(self) -> str:

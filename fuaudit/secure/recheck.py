@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fuaudit.draws.chains import back
+from fuaudit.draws.chains import fits
 from fuaudit.errors import FuauditError, UsageError, nearest
 from fuaudit.secure import bfv, plain
 from fuaudit.secure.adder import adder_of
@@ -323,7 +323,7 @@ class _Lots:
 
     def _fits(self, client: int, place: int, contribution: bytes) -> bool:
         at, last = self._last.get(client, (place, b""))
-        if place <= at or back(contribution, place - at) != last:
+        if place <= at or not fits(contribution, place - at, last):
             return False
         self._last[client] = (place, contribution)
         return True
