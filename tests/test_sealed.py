@@ -28,6 +28,7 @@ from fuaudit.runs.layout import (
     FILES,
     LEDGER,
     MANIFEST,
+    MODEL,
     VIEW,
     Reader,
     file_of,
@@ -100,12 +101,23 @@ def holding(view, number, vector, state):
     """A view with another model after a round: manifest and ledger follow."""
     for name, content in files_of_round(number, vector, state, None).items():
         (view.path / name).write_bytes(content)
+    if number == view.rounds_executed:
+        (view.path / MODEL).write_bytes(exported(view, vector))
 
     def course(event):
         ours = event["event"] == "round" and event["round"] == number
         return event | ({"model": digest_of_vector(vector)} if ours else {})
 
     return sealed_again(view.path, course)
+
+
+def exported(view, vector):
+    """The named parameters of a model: weight and bias of a linear layer, in this order."""
+    named, at = {}, 0
+    for name, array in sorted(view.arrays(MODEL).items(), reverse=True):
+        named[name] = vector.numpy()[at : at + array.size].reshape(array.shape)
+        at += array.size
+    return tensor_bytes(named)
 
 
 def telling(view, changed):
@@ -294,6 +306,13 @@ def test_a_model_that_was_not_made_of_the_sums_is_found(copied):
     assert [line[:14] for line in found.details] == ["round 2, model"]
 
 
+def test_another_model_under_the_names_of_parameters_is_found(copied):
+    view = copied()
+    (view.path / MODEL).write_bytes(exported(view, view.model * 2))
+    found = looked_at(sealed_again(view.path))
+    assert (found.verdict, found.shows) == ("FAIL", "What lies in model.safetensors is not the last stored model.")
+
+
 def test_a_stage_of_the_server_that_was_skipped_is_found(copied):
     """Momentum is left out of the model, and its memory is that of an honest server."""
     view = copied()
@@ -342,7 +361,7 @@ def test_columns_that_nobody_told_leave_it_open(copied):
     assert found.details == ("The transcript does not tell which columns clients agreed on, first in round 1.",)
 
 
-def other_sum(run, view, suite):
+def other_sum(run, view):
     """Messages in which one opened number is one more, signed by whoever signs it."""
     signers, terms = parties(run), {}
     for one in messages(view):
@@ -364,7 +383,7 @@ def other_sum(run, view, suite):
 def test_a_sum_that_was_changed_is_found(whole, copied, suite):
     """In the open it is not that of the messages; behind ciphertexts the model was not made of it."""
     view = copied(suite)
-    found = looked_at(telling(view, [*other_sum(whole[suite], view, suite)]))
+    found = looked_at(telling(view, [*other_sum(whole[suite], view)]))
     assert found.verdict == "FAIL"
     reason = "is not the sum of the rows that came" if suite == "plain" else "is not what the opened sums make"
     assert reason in found.details[0]
@@ -372,8 +391,8 @@ def test_a_sum_that_was_changed_is_found(whole, copied, suite):
 
 def test_a_key_holder_who_lies_and_a_server_who_believes_it_pass_and_the_finding_says_so(whole, copied):
     """The limit of a sealed view: numbers behind ciphertexts are the key holder's word. With the rows it is a FAIL."""
-    view = telling(copied("bfv+mask"), [*other_sum(whole["bfv+mask"], copied("bfv+mask"), "bfv+mask")])
-    state = {}
+    view = copied("bfv+mask")
+    view = telling(view, [*other_sum(whole["bfv+mask"], view)])
     for number in (1, 2):
         vector, state = made_of_sums(view, number)
         view = holding(view, number, vector, state)
@@ -385,16 +404,13 @@ def test_a_key_holder_who_lies_and_a_server_who_believes_it_pass_and_the_finding
 
 def made_of_sums(view, number):
     """The model and the memory that the sums of a round make, computed here by hand: medians, then momentum."""
-    step, (vector, state) = 2.0 ** -10, view.checkpoint(number - 1)
-    del step
-    transport = view.exchange.secured("plain", None).transport
-    opened = {}
+    vector, state = view.checkpoint(number - 1)
+    unit, opened, of = view.exchange.client_stages.stages[-1].step, {}, None
     for one in messages(view):
         if one.round == number and one.step == "terms":
             of = terms_of(one)
         if one.round == number and one.step in ("receipt", "opened"):
             opened[one.buffer] = Receipt.of(one, of)
-    unit = transport.numbers.step_of(1)
     means = [torch.tensor(one.sums * unit / len(one.members), dtype=torch.float64) for _, one in sorted(opened.items())]
     row = torch.zeros(len(vector))
     row[columns(view)[number]] = torch.stack(means).to(torch.float32).quantile(0.5, dim=0)
@@ -448,7 +464,7 @@ def test_another_platform_leaves_it_open_and_so_does_rounding(copied):
     found = looked_at(holding(view, 2, near, state))
     assert found.verdict == "INCONCLUSIVE"
     assert "as small as rounding" in found.details[0]
-    far = holding(view, 2, vector + 1, state)
+    far = holding(load_run(view.path), 2, vector + 1, state)
     assert looked_at(far).verdict == "FAIL"
     versions = far.info["versions"] | {"processor": "another"}
     (far.path / "run.json").write_bytes(pretty_json(far.info | {"versions": versions}))
@@ -484,7 +500,7 @@ def test_a_row_beside_a_model_is_refused(views, tmp_path):
     """Whoever makes manifest and ledger anew hides it in no tensor, and in no field."""
     path = shutil.copytree(views["plain"].path, tmp_path / "tensor")
     name, view = of_round(CHECKPOINT, 2), views["plain"]
-    arrays = view.arrays(name) | {"state.client.0.error": np.ones((4, 3), dtype=np.float32)}
+    arrays = view.arrays(name) | {"state.server.0.row": np.ones((4, 3), dtype=np.float32)}
     (path / name).write_bytes(tensor_bytes(arrays))
     with pytest.raises(EvidenceError, match="has memories in checkpoints/000002.safetensors that nothing"):
         sealed_again(path)
@@ -588,6 +604,20 @@ def test_a_request_that_names_somebody_else_is_refused(family, tmp_path):
 
     with pytest.raises(EvidenceError, match="forgets clients in plan.json whom view.json does not have"):
         sealed_again(path, course)
+
+
+def test_another_context_of_a_request_is_refused(family, tmp_path):
+    _, child, _ = family
+    path = shutil.copytree(child.path, tmp_path / "child")
+    table = json.loads((path / VIEW).read_text())
+    (path / VIEW).write_bytes(pretty_json(table | {"contexts": ["0" * 64]}))
+    with pytest.raises(EvidenceError, match=r"has another context in view\.json than its request in plan\.json makes"):
+        load_run(path)
+
+
+def test_a_view_is_listed_without_names(family, fuaudit):
+    code, out, _ = fuaudit("runs", family[1].path.parent)
+    assert (code, "of parent by retrain: client 0" in out) == (0, True)
 
 
 def test_a_pruned_run_is_sealed_as_it_is(family, tmp_path):

@@ -16,6 +16,7 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.commitments.contents import APART
+from fuaudit.commitments.keys import next_context
 from fuaudit.config import Config, resolve
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
@@ -23,6 +24,7 @@ from fuaudit.formats.files import TEMPORARY, homes, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import SALT
+from fuaudit.plans import Population
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.forms import kind_of
 from fuaudit.runs.layout import (
@@ -243,6 +245,10 @@ def _wrong_view(run: Run) -> Iterator[str]:
     named = [client for request in run.requests for client in request.clients]
     if len(set(named)) != len(named) or not {*named} < {*run.view.clients}:
         yield f"forgets clients in {PLAN} whom {VIEW} does not have, one twice, or everybody"
+    for before, request, told in zip(run.contexts, run.requests, run.contexts[1:], strict=False):
+        # of a request that names samples the context holds their places, which the view does not tell
+        if not request.samples and told != next_context(before, request, Population({})):
+            yield f"has another context in {VIEW} than its request in {PLAN} makes"
 
 
 def _wrong_foundation(run: Run) -> Iterator[str]:

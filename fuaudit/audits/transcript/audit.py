@@ -16,10 +16,10 @@ from typing import ClassVar
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
-from fuaudit.audits.transcript.served import Served, named_otherwise, served, unordered
+from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
-from fuaudit.runs.layout import CHAIN
+from fuaudit.runs.layout import CHAIN, MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
@@ -52,6 +52,8 @@ OF_NO_ROWS = (
     "The opened sums are taken as they are: a sealed view holds no rows and no secrets of clients, with which they "
     "could be made again. The operator and the clients have these."
 )
+NOT_EXPORTED = f"What lies in {MODEL} is not the last stored model."
+BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
 NOT_DRAWN = (
     "Clients who contributed to a lot are taken for all who were drawn for its round, and rounds without messages for "
     "rounds without clients: a sealed view holds no seeds. The operator has them."
@@ -151,6 +153,8 @@ class Transcript:
 
 def _of_view(case: Case, checked: Checked, half: Served, finding: Callable[..., Finding]) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
+    if not is_exported(case.run):
+        return finding(Verdict.FAIL, NOT_EXPORTED)
     if half.missing:
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
@@ -159,14 +163,16 @@ def _of_view(case: Case, checked: Checked, half: Served, finding: Callable[..., 
         return finding(Verdict.INCONCLUSIVE, UNSEEN)
     if not checked.opened:
         return finding(Verdict.INCONCLUSIVE, NO_SUMS)
+    rounds = [event["round"] for event in told_rounds(case.run)]
     return finding(
         Verdict.PASS,
         f"{counted(checked.messages, 'message')} are those of the protocol, and the models of "
-        f"{counted(len(told_rounds(case.run)), 'round')} were made of the {counted(len(checked.opened), 'sum')} that "
+        f"{counted(len(rounds), 'round')} were made of the {counted(len(checked.opened), 'sum')} that "
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         AS_IT_RAN,
         OF_NO_ROWS,
+        BEGINNING.format(rounds[0]),
         NOT_DRAWN,
         AS_COMMITTED,
     )

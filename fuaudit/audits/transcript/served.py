@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fuaudit.audits.transcript.known import draws_in_order, told_rounds
 from fuaudit.declared import offers, says
+from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.platforms import COUNTED, makers_of, plugins_of, versions
 from fuaudit.runs.run import Run
@@ -69,8 +70,12 @@ def served(run: Run, checked: Checked) -> Served:
     for event in told_rounds(run):
         number = event["round"]
         sums = [checked.opened[at] for at in sorted(checked.opened) if at[0] == number]
-        stored = _kept(*run.checkpoint(number))
-        made = _kept(*_after(run, exchange, number, sums, checked.columns.get(number), device))
+        stored, columns = _kept(*run.checkpoint(number)), checked.columns.get(number)
+        if columns is not None and columns[-1] >= len(stored[""]):
+            others.append(number)
+            small = False
+            continue
+        made = _kept(*_after(run, exchange, number, sums, columns, device))
         if not _same(made, stored):
             others.append(number)
             small &= _is_rounding(made, stored)
@@ -161,6 +166,28 @@ def _near(one: Tensor, other: Tensor) -> bool:
         return False
     largest = float(torch.maximum(one.abs().max(), other.abs().max()))
     return float((one - other).abs().max()) <= ROUNDING * torch.finfo(one.dtype).eps * largest
+
+
+def is_exported(run: Run) -> bool:
+    """Whether the named parameters of a run are its last model, in whatever order they lie there.
+
+    Without rows nobody can build the model, which says the order.
+    """
+    vector = run.model.numpy().tobytes()
+    left = sorted(array.tobytes() for array in run.arrays(MODEL).values())
+    return sum(map(len, left)) == len(vector) and _tiles(vector, left, 0)
+
+
+def _tiles(whole: bytes, parts: list[bytes], at: int) -> bool:
+    """Whether some parts, each once, make what follows from a place on."""
+    if not parts:
+        return at == len(whole)
+    for place, part in enumerate(parts):
+        is_new = not place or parts[place - 1] != part  # equal parts are one choice
+        rest = parts[:place] + parts[place + 1 :]
+        if is_new and whole.startswith(part, at) and _tiles(whole, rest, at + len(part)):
+            return True
+    return False
 
 
 def named_otherwise(run: Run) -> Iterator[str]:
