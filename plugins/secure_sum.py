@@ -48,10 +48,9 @@ from fuaudit_plugins.skellam import SkellamNoise
 from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from numpy import int64
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from fuaudit.plugins import Books, Labelled, Suite
 

@@ -15,7 +15,6 @@ from tests_support import AUDIT_KEY, in_messages, secret
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.transcript.audit import Transcript
 from fuaudit.commitments.blocks import digest_from, state_after
-from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
@@ -274,7 +273,9 @@ def test_a_spec_of_what_decides_passes_and_names_what_it_rests_on(views):
 def test_what_was_given_and_can_be_compared_is_compared(views, tmp_path):
     view, spec = views["plain"], "secure-aggregation"
     lines = [f"{who} {key.hex()}" for who, key in view.signatories.identities.items()]
-    lines += [f"{who} {key.hex()}" for who, key in zip(("witness", "key holder"), view.signatories.parties, strict=True)]
+    lines += [
+        f"{who} {key.hex()}" for who, key in zip(("witness", "key holder"), view.signatories.parties, strict=True)
+    ]
     (tmp_path / "roster").write_text("\n".join(lines))
     given = {"commitment": view.commitment, "roster": tmp_path / "roster"}
 
@@ -332,7 +333,7 @@ def test_a_memory_of_the_server_that_sums_do_not_make_is_found(copied):
 def test_a_model_of_other_coordinates_is_found(copied):
     """The update lies on the neighbours of the columns that clients agreed on."""
     view = copied()
-    (before, old), (_, state), agreed = view.checkpoint(0), view.checkpoint(1), columns(view)[1]
+    (before, _), (_, state), agreed = view.checkpoint(0), view.checkpoint(1), columns(view)[1]
     assert 0 < len(agreed) < len(before)
     moved = state["server.1.velocity"].roll(1, dims=-1)
     found = looked_at(holding(view, 1, before - moved[0], state | {"server.1.velocity": moved}))
@@ -502,7 +503,7 @@ def test_a_row_beside_a_model_is_refused(views, tmp_path):
     name, view = of_round(CHECKPOINT, 2), views["plain"]
     arrays = view.arrays(name) | {"state.server.0.row": np.ones((4, 3), dtype=np.float32)}
     (path / name).write_bytes(tensor_bytes(arrays))
-    with pytest.raises(EvidenceError, match="has memories in checkpoints/000002.safetensors that nothing"):
+    with pytest.raises(EvidenceError, match=r"has memories in checkpoints/000002\.safetensors that nothing"):
         sealed_again(path)
     table = json.loads((view.path / VIEW).read_text())
     path = shutil.copytree(views["plain"].path, tmp_path / "field")
@@ -602,7 +603,7 @@ def test_a_request_that_names_somebody_else_is_refused(family, tmp_path):
     def course(event):
         return event | ({"clients": [7]} if event["event"] == "request" else {})
 
-    with pytest.raises(EvidenceError, match="forgets clients in plan.json whom view.json does not have"):
+    with pytest.raises(EvidenceError, match=r"forgets clients in plan\.json whom view\.json does not have"):
         sealed_again(path, course)
 
 

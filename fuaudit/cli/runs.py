@@ -599,8 +599,8 @@ def describe(
 
 def _describe_view(run: Any, output: Output) -> None:
     """Print what a sealed view records; what it does not tell is said."""
-    from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.layout import is_withheld
+    from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
     from fuaudit.runs.sums import sums_of
 

@@ -119,7 +119,9 @@ class View:
             EvidenceError: clients do not ascend, or have other parts than those of a run in whose rounds clients have
                 ``secrets``, sign, and cast ``lots``.
         """
-        nodes = tuple(Node(client, bytes.fromhex(state), bytes.fromhex(rest)) for client, state, rest in table["clients"])
+        nodes = tuple(
+            Node(client, bytes.fromhex(state), bytes.fromhex(rest)) for client, state, rest in table["clients"]
+        )
         clients, due = [node.client for node in nodes], _ROOT_BYTES + DIGEST_BYTES * sum((secrets, signs, lots))
         if clients != sorted(set(clients)) or any(len(node.rest) != due for node in nodes):
             raise EvidenceError(f"{where} does not hold the clients of such a run, or what each committed to")

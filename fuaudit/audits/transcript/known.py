@@ -104,9 +104,7 @@ def all_columns(run: Run) -> Columns | None:
     return lambda number: whole
 
 
-def _buffers(
-    run: Run, transport: Any, cohort: Cohorts
-) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
+def _buffers(run: Run, transport: Any, cohort: Cohorts) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
     """Who is with whom, by what clients contributed to a round's lot: no secret is needed."""
 
     def buffers(number: int, contributions: Mapping[int, bytes]) -> list[tuple[int, ...]]:
