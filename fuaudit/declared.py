@@ -139,8 +139,8 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word(
             "knows_sealed",
             bool,
-            "whether it judges sealed views, which hold what the server may be given; one that does not is not asked of "
-            "them, and its check is INCONCLUSIVE",
+            "whether it judges sealed views, which hold what the server may be given; one that does not is not asked "
+            "of them, and its check is INCONCLUSIVE",
             False,
         ),
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),

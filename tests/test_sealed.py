@@ -3,24 +3,28 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from secure_transcripts import Kept as InMemory
-from test_secured_runs import FEDREP, NOISY, trained
+from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
 from test_transcript_runs import examined, messages, parties
 from tests_support import AUDIT_KEY, in_messages, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.transcript.audit import Transcript
+from fuaudit.audits.transcript.known import draws_in_order
 from fuaudit.commitments.blocks import digest_from, state_after
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json, tensor_bytes
-from fuaudit.plans import Request
+from fuaudit.plans import Request, UniformLaw, WeightedLaw
+from fuaudit.runs.account import account_of
 from fuaudit.runs.encoding import digest_of_vector, files_of_round
+from fuaudit.runs.kin import kinship
 from fuaudit.runs.layout import (
     BODIES,
     CHECKPOINT,
@@ -37,6 +41,7 @@ from fuaudit.runs.layout import (
 )
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files, entry_of, manifest_bytes
+from fuaudit.runs.neighbours import neighbours
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
@@ -75,6 +80,13 @@ def views(whole, tmp_path_factory):
 def copied(views, tmp_path):
     """A copy of a sealed view, to be changed."""
     return lambda suite="plain": load_run(shutil.copytree(views[suite].path, tmp_path / f"view of {suite}"))
+
+
+def without_attacks():
+    """The spec of sums, without the attacks on openings of their own, which take seconds."""
+    spec = read_spec("secure-aggregation")
+    checks = tuple(one for one in spec.checks if one.audit["use"] != "aggregation-attacks")
+    return replace(spec, id="view", checks=checks, origin="")
 
 
 def looked_at(view, parent=None):
@@ -271,7 +283,7 @@ def test_a_spec_of_what_decides_passes_and_names_what_it_rests_on(views):
 
 
 def test_what_was_given_and_can_be_compared_is_compared(views, tmp_path):
-    view, spec = views["plain"], "secure-aggregation"
+    view, spec = views["plain"], without_attacks()
     lines = [f"{who} {key.hex()}" for who, key in view.signatories.identities.items()]
     lines += [
         f"{who} {key.hex()}" for who, key in zip(("witness", "key holder"), view.signatories.parties, strict=True)
@@ -478,6 +490,73 @@ def test_another_platform_leaves_it_open_and_so_does_rounding(copied):
     assert "another platform: other processor" in found.details[0]
 
 
+# other rounds
+
+
+DROPOUTS = {"use": "dropouts", "rounds": 4, "batch": 2, "step_size": 0.2, "first_all": False, "steps": 1}
+OTHERS = {
+    "one buffer of everybody": (FEDAVG, "mask"),
+    "some clients a round": (
+        FEDAVG | {"learner": FEDAVG["learner"] | {"cohort": 3}, "transport": {"use": "secure-sum", "size": 3}},
+        "plain",
+    ),
+    "shares of noise": (SHARES, "plain"),
+    "a buffer that is discarded": (INFINITE, "plain"),
+    "rounds without clients": (
+        FEDAVG
+        | {
+            "learner": DROPOUTS | {"scenario": "static", "probability": 0.5},
+            "solver": {"use": "sgd"},
+            "transport": {"use": "secure-sum", "size": 2},
+        },
+        "plain",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_trainings_pass(tmp_path, monkeypatch, name):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    run = trained(tmp_path / "run", *OTHERS[name])
+    view = seal(run, tmp_path / "view")
+    found = looked_at(view)
+    assert found.verdict == "PASS", (found.shows, found.details)
+    assert examined(run).verdict == "PASS"
+    if name == "rounds without clients":
+        sizes = [len(cohort) for cohort in run.participation["cohorts"]]
+        assert min(sizes) < 2 <= max(sizes)
+    if name == "a buffer that is discarded":
+        assert found.values["sums"] == 2
+        assert all("nothing of them was opened" in line for line in found.details)
+
+
+def test_a_round_of_which_nothing_was_opened_leaves_the_model_as_it_was(tmp_path):
+    """One client came, or nobody: no sum is opened, and a model that moved all the same was not made of any."""
+    run = trained(tmp_path / "run", *OTHERS["rounds without clients"])
+    view = seal(run, tmp_path / "view")
+    number = next(n for n, cohort in enumerate(run.participation["cohorts"], 1) if len(cohort) < 2)
+    assert torch.equal(view.checkpoint(number)[0], view.checkpoint(number - 1)[0])
+    found = looked_at(holding(view, number, view.checkpoint(number)[0] + 1, {}))
+    assert (found.verdict, found.details[0][:14]) == ("FAIL", f"round {number}, model")
+
+
+def test_a_stage_of_the_server_that_draws_is_executed_where_what_clients_share_is_there(tmp_path):
+    tables = FEDREP | {"server": [{"use": "bucketing", "size": 2}, {"use": "mean"}]}
+    run = trained(tmp_path / "run", tables, "plain")
+    whole = [examined(run), examined(run, data=False)]
+    assert [str(one.verdict) for one in whole] == ["PASS", "INCONCLUSIVE"]
+    assert "the models were made of the sums" in whole[1].shows
+    found = looked_at(seal(run, tmp_path / "view"))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "draws with what all clients share" in found.details[0]
+
+
+def test_an_order_that_only_seeds_tell_leaves_it_open():
+    assert draws_in_order(UniformLaw(1, 2, 1, 1, replacement=False))
+    assert not draws_in_order(UniformLaw(1, 2, 1, 1))
+    assert not draws_in_order(WeightedLaw(1, 2, 1, 1, weights=((0, 1), (1, 1))))
+
+
 # what is smuggled in
 
 
@@ -581,7 +660,7 @@ def test_a_child_is_verified_beside_the_view_of_its_parent(family, tmp_path):
     assert child.members == (1, 2, 3)
     found = looked_at(child, parent)
     assert found.verdict == "PASS", found.details
-    result = verify(child, "secure-aggregation", key=AUDIT_KEY, save=False)
+    result = verify(child, without_attacks(), key=AUDIT_KEY, save=False)
     told = {one.audit: one for one in result.findings}
     assert (told["integrity"].verdict, told["transcript"].verdict) == ("PASS", "PASS")
     assert any("keeps its parent's segments" in line for line in told["provenance"].details)
@@ -589,7 +668,7 @@ def test_a_child_is_verified_beside_the_view_of_its_parent(family, tmp_path):
     assert about.verdict == "INCONCLUSIVE"
     assert {str(one.verdict) for one in about.findings} <= {"PASS", "INCONCLUSIVE", "NOT_APPLICABLE"}
     alone = shutil.copytree(child.path, tmp_path / "alone" / "child")
-    told = {one.audit: one for one in verify(alone, "secure-aggregation", key=AUDIT_KEY, save=False).findings}
+    told = {one.audit: one for one in verify(alone, without_attacks(), key=AUDIT_KEY, save=False).findings}
     assert told["integrity"].verdict == "INCONCLUSIVE"
 
 
@@ -639,6 +718,26 @@ def test_a_run_whose_sums_no_suite_made_is_sealed_too(tmp_path, tiny):
         "integrity": "PASS", "replay": "INCONCLUSIVE", "provenance": "INCONCLUSIVE", "lineage": "INCONCLUSIVE",
         "transcript": "NOT_APPLICABLE", "aggregation-attacks": "NOT_APPLICABLE",
     }  # fmt: skip
+
+
+def test_what_lies_beside_a_run_is_known_for_what_it_is(family, tmp_path, fuaudit):
+    """A view is no second run of a family; alone it does not tell how its rounds were drawn. It holds models."""
+    for run in ("parent", "child"):
+        shutil.copytree(family[0].path.parents[1] / run, tmp_path / run)
+    before = spent(load_run(tmp_path / "parent"))
+    shutil.copytree(family[0].path, tmp_path / "a view of the parent")
+    shutil.copytree(family[1].path, tmp_path / "a view of the child")
+    assert spent(load_run(tmp_path / "parent")) == before
+    shutil.rmtree(tmp_path / "child")
+    kin = kinship(load_run(tmp_path / "parent"))
+    assert {name: why[:19] for name, why in kin.gaps.items()} == {"a view of the child": "it is a sealed view"}
+    shutil.copytree(family[0].path.parents[1] / "child", tmp_path / "child")
+    pruned, _ = prune(load_run(tmp_path / "child"), allow_orphans=True)
+    assert {path.name for path in neighbours(pruned).without_keys} == {"a view of the parent", "a view of the child"}
+
+
+def spent(run):
+    return {name: towards.spent.rounds for name, towards in account_of(run).towards.items()}
 
 
 # what is shown of it

@@ -166,8 +166,7 @@ def _other_records(child: Run | Tombstone, parent: Run | Tombstone) -> Iterator[
 def _keeps_no_draw(child: Run | Tombstone) -> bool:
     """Whether a child keeps no draw of its parent's rounds; of what was pruned its first change alone tells."""
     change = Position(*child.info["first_change"])
-    whole = isinstance(child, Run) and not child.sealed
-    return (child.plan.redrawn_from(change) if whole else change) == START
+    return (child.plan.redrawn_from(change) if isinstance(child, Run) and not child.sealed else change) == START
 
 
 def kept_rounds(run: Run, child: Run | Tombstone, parent: Run | Tombstone) -> int:

@@ -25,8 +25,8 @@ OF_THE_DATA = frozenset({"execution", "regeneration"})
 """The kinds of evidence that do not arise where rounds came in messages: no data makes what came."""
 
 VIEW = (
-    "The spec asks for {}, and the run is a sealed view. Nothing in it tells what was drawn, nor whose rows models were "
-    "made of, so it shows nothing about a request. The operator has the whole run."
+    "The spec asks for {}, and the run is a sealed view. Nothing in it tells what was drawn, nor whose rows models "
+    "were made of, so it shows nothing about a request. The operator has the whole run."
 )
 NO_ROWS = "The rows are not at hand: give their folder with --data ROOT."
 

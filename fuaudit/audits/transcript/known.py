@@ -14,7 +14,7 @@ from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
 from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
-from fuaudit.plans.strange_laws import is_foreign, is_just
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.roster import committed_keys
@@ -92,7 +92,7 @@ def draws_in_order(law: Law) -> bool:
     """Whether a law is known to draw the distinct clients of a round ascending, so that who they are tells places."""
     if is_foreign(law):
         return False
-    return is_just(law, AvailabilityLaw) or (is_just(law, UniformLaw) and not law.replacement)
+    return type(law) is AvailabilityLaw or (type(law) is UniformLaw and not law.replacement)
 
 
 def all_columns(run: Run) -> Columns | None:

@@ -32,6 +32,9 @@ from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, Sta
 from fuaudit.training.setup import device_of
 
 OTHER = "the stored model, or what the server remembers beside it, is not what the opened sums make"
+WAYS = 10_000
+"""In so many ways, at most, parameters are laid beside each other."""
+
 ROUNDING = 256
 """So many units of the last digit, of the largest number of a tensor, can be rounding on a machine of the same name."""
 
@@ -171,22 +174,25 @@ def _near(one: Tensor, other: Tensor) -> bool:
 def is_exported(run: Run) -> bool:
     """Whether the named parameters of a run are its last model, in whatever order they lie there.
 
-    Without rows nobody can build the model, which says the order.
+    Without rows nobody can build the model, which says the order. Of parts that fit at one place the longest goes
+    first; what was made to need many ways is taken for another model.
     """
     vector = run.model.numpy().tobytes()
-    left = sorted(array.tobytes() for array in run.arrays(MODEL).values())
-    return sum(map(len, left)) == len(vector) and _tiles(vector, left, 0)
+    parts = sorted((array.tobytes() for array in run.arrays(MODEL).values()), key=lambda part: (-len(part), part))
+    return sum(map(len, parts)) == len(vector) and _tiles(vector, parts)
 
 
-def _tiles(whole: bytes, parts: list[bytes], at: int) -> bool:
-    """Whether some parts, each once, make what follows from a place on."""
-    if not parts:
-        return at == len(whole)
-    for place, part in enumerate(parts):
-        is_new = not place or parts[place - 1] != part  # equal parts are one choice
-        rest = parts[:place] + parts[place + 1 :]
-        if is_new and whole.startswith(part, at) and _tiles(whole, rest, at + len(part)):
+def _tiles(whole: bytes, parts: list[bytes]) -> bool:
+    """Whether some parts, each once, make a whole."""
+    ways = [(0, tuple(range(len(parts))))]
+    for _ in range(WAYS):
+        if not ways:
+            return False
+        at, left = ways.pop()
+        if not left:
             return True
+        fitting = {parts[place]: place for place in reversed(left) if whole.startswith(parts[place], at)}
+        ways += [(at + len(part), tuple(p for p in left if p != place)) for part, place in fitting.items()]
     return False
 
 
