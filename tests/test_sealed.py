@@ -50,7 +50,8 @@ from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import columns_bytes, columns_of
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
-from fuaudit.verification.claims import Claim
+from fuaudit.verification.claims import CLAIMS
+from fuaudit.verification.conclude import conclude
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.append import append
@@ -241,9 +242,14 @@ def test_what_cannot_be_sealed(whole, views, tmp_path):
 # what decides
 
 
-def test_what_decides_passes_and_the_rest_says_what_is_missing_and_who_has_it(views, tmp_path):
-    result = verify(views["bfv+mask"].path, "secure-aggregation", key=AUDIT_KEY, save=False)
-    found = {finding.audit: finding for finding in result.findings}
+@pytest.fixture(scope="module")
+def verified(views):
+    """What the whole spec says of a view."""
+    return verify(views["bfv+mask"].path, "secure-aggregation", key=AUDIT_KEY, save=False)
+
+
+def test_what_decides_passes_and_the_rest_says_what_is_missing_and_who_has_it(verified):
+    found = {finding.audit: finding for finding in verified.findings}
     assert {name: str(one.verdict) for name, one in found.items()} == {
         "integrity": "PASS",
         "replay": "INCONCLUSIVE",
@@ -252,7 +258,7 @@ def test_what_decides_passes_and_the_rest_says_what_is_missing_and_who_has_it(vi
         "transcript": "PASS",
         "aggregation-attacks": "PASS",
     }
-    assert result.verdict == "INCONCLUSIVE"
+    assert verified.verdict == "INCONCLUSIVE"
     for name in ("replay", "provenance", "lineage"):
         assert "sealed view" in found[name].shows
         assert "The operator has" in found[name].shows
@@ -266,20 +272,28 @@ def test_what_decides_passes_and_the_rest_says_what_is_missing_and_who_has_it(vi
     assert any("holds no seeds" in line for line in told.assumptions)
 
 
-def test_a_spec_of_what_decides_passes_and_names_what_it_rests_on(views):
-    spec, fast = read_spec("secure-aggregation"), {"integrity", "transcript", "aggregation-attacks"}
-    spec = replace(spec, id="view", checks=tuple(one for one in spec.checks if one.audit["use"] in fast), origin="")
-    result = verify(views["bfv+mask"], spec, key=AUDIT_KEY, save=False)
-    assert result.verdict == "PASS", result.reason
-    assert any("the opened sums are taken as they are" in line.lower() for line in result.conclusion.rests_on)
-    about_requests = replace(
-        spec, id="other", checks=spec.checks[:2], asks="exact"
-    )  # whatever a claim needs, none about a request is shown
-    claim = Claim("x", "another claim", frozenset({"files", "transcript"}), True, "It shows.", "Did it?")
-    vars(about_requests)["claim"] = claim
-    found = verify(views["bfv+mask"], about_requests, key=AUDIT_KEY, save=False)
-    assert {str(one.verdict) for one in found.findings} == {"PASS"}
+def concluded(views, verified, deciding, **changes):
+    """What follows of some findings alone, and what they say."""
+    pairs = zip(verified.spec.checks, verified.findings, strict=True)
+    checks, findings = zip(*(pair for pair in pairs if pair[1].audit in deciding), strict=True)
+    spec = replace(verified.spec, id="view", checks=checks, origin="", **changes)
+    return conclude(spec, findings, Evidence(views["bfv+mask"], None, None), ())
+
+
+def test_a_spec_of_what_decides_passes_and_names_what_it_rests_on(views, verified):
+    found = concluded(views, verified, {"integrity", "transcript", "aggregation-attacks"})
+    assert found.verdict == "PASS", found.reason
+    assert any("opened sums are taken as they are" in line for line in found.rests_on)
+    assert any("holds no seeds" in line for line in found.rests_on)
+
+
+@pytest.mark.parametrize("asks", [claim for claim in CLAIMS if claim != "sums"])
+def test_no_claim_about_a_request_passes(family, verified, asks):
+    """Also of a child, by audits that pass: what it needs beside them does not bear on it."""
+    found = concluded({"bfv+mask": family[1]}, verified, {"integrity", "transcript"}, asks=asks)
     assert found.verdict == "INCONCLUSIVE"
+    assert "the run is a sealed view" in found.reason
+    assert "it shows nothing about a request" in found.reason
 
 
 def test_what_was_given_and_can_be_compared_is_compared(views, tmp_path):
