@@ -285,6 +285,7 @@ def test_a_spec_of_what_decides_passes_and_names_what_it_rests_on(views, verifie
     assert found.verdict == "PASS", found.reason
     assert any("opened sums are taken as they are" in line for line in found.rests_on)
     assert any("holds no seeds" in line for line in found.rests_on)
+    assert any(line.startswith("Files that the server may not be given") for line in found.rests_on)
 
 
 @pytest.mark.parametrize("asks", [claim for claim in CLAIMS if claim != "sums"])

@@ -27,6 +27,10 @@ VIEW = (
     "The run is a sealed view: every byte that the server may be given is accounted for, and opens the commitment of "
     "the ledger. {} of the manifest are not in it: nobody looked at their contents. The operator has them."
 )
+WITHHELD = (
+    "Files that the server may not be given are in the whole run, and have the digests that the manifest tells: none of "
+    "them is in a sealed view."
+)
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 
 
@@ -72,6 +76,7 @@ class Integrity:
         elif served is not None:
             details.append(served[1])
         trusted = *not_compared(case.known.model, run), *_as_told((run, *case.evidence.ancestors))
+        trusted += (WITHHELD,) if run.sealed else ()
         return Finding(
             "integrity",
             Subject.RUN,
