@@ -28,8 +28,8 @@ VIEW = (
     "the ledger. {} of the manifest are not in it: nobody looked at their contents. The operator has them."
 )
 WITHHELD = (
-    "Files that the server may not be given are in the whole run, and have the digests that the manifest tells: none of "
-    "them is in a sealed view."
+    "Files that the server may not be given are in the whole run, and have the digests that the manifest tells: none "
+    "of them is in a sealed view."
 )
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 

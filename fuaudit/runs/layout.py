@@ -561,7 +561,7 @@ FILES: dict[str, File] = _table(
         exempt="keys and masks are never drawn twice; the chain holds the digest of each, and ciphertexts can hold "
         "anything",
         listed=False,
-        tells="sums of clients' rows, the columns that clients agreed on, and rows that are masked, encrypted, or in the "
+        tells="sums of clients' rows, columns that clients agreed on, and rows that are masked, encrypted, or in the "
         "suite plain as they are",
     ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
