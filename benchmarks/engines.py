@@ -37,6 +37,7 @@ from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.expanded import Schedule
 from fuaudit.plans.stacked import expand_many
 from fuaudit.training.engines import ClientProblem, Engine, engine
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute, initial_state
 from fuaudit.training.stages import Chain, Mean
 
@@ -71,7 +72,7 @@ def digits() -> Setting:
     """Digits, 64-32-10 (2,410 parameters), 20 clients of about 70 rows, K=4, E=5, b=8, 10 rounds."""
     data = Digits().load(None)
     population = partition(Iid(20), data, Keyed(b"fuaudit: benchmark's partition  "))
-    procedure = Procedure(Mlp().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.1))
+    procedure = Procedure(Mlp().build(data.shape, data.classes), Exchange(Chain((Mean(),))), StepSizes(0.1))
     return Setting(procedure, data, population, UniformLaw(10, 4, 5, 8))
 
 
@@ -82,7 +83,7 @@ def images(places: int) -> Setting:
     targets = torch.randint(10, (1200,), generator=draws)
     data = Dataset(inputs, targets, inputs[:1], targets[:1], classes=10)
     population = Population({client: tuple(range(60 * client, 60 * client + 60)) for client in range(20)})
-    procedure = Procedure(Cnn().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.05))
+    procedure = Procedure(Cnn().build(data.shape, data.classes), Exchange(Chain((Mean(),))), StepSizes(0.05))
     return Setting(procedure, data, population, UniformLaw(1, places, 10, 10))
 
 

@@ -8,7 +8,6 @@ from math import expm1, log2, sqrt
 from typing import Any
 
 import numpy as np
-import scipy.fft
 
 from fuaudit.budgets.losses import LOSS_ERROR, MASS_ERROR, Floats, Losses, normal
 from fuaudit.errors import UsageError
@@ -121,6 +120,8 @@ def noise(masses: Floats, rounds: int, delta: float) -> float:
 
     The library transforms, takes the power and transforms back; a mistake of the first transform grows with the power.
     """
+    import scipy.fft
+
     low, high = bounds(masses, rounds, delta)
     size = scipy.fft.next_fast_len(max(high - low + 1, len(masses)))
     error = 8 * UNIT * log2(size + 1)

@@ -238,6 +238,8 @@ def retained_rows(dataset: Dataset, population: Population) -> Dataset:
 
     mask = torch.ones(dataset.size, dtype=torch.bool)
     mask[torch.tensor(sorted(population.owner), dtype=torch.int64)] = False
+    if not mask.any():
+        return replace(dataset, dealt_by=None)
     inputs, targets = dataset.inputs.clone(), dataset.targets.clone()
     inputs[mask], targets[mask] = erased_input(inputs.dtype), ERASED_TARGET
     return replace(dataset, inputs=inputs, targets=targets, dealt_by=None)
