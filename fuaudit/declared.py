@@ -136,6 +136,13 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "check is INCONCLUSIVE",
             False,
         ),
+        Word(
+            "knows_sealed",
+            bool,
+            "whether it judges sealed views, which hold what the server may be given; one that does not is not asked "
+            "of them, and its check is INCONCLUSIVE",
+            False,
+        ),
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
     ),
     "byzantine": (
@@ -336,7 +343,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "client_stages": ("settle",),
     "laws": ("included",),
     "stages": ("rows_left", "publishes"),
-    "transports": ("require_places", "rows_left", "buffers", "members", "secured"),
+    "transports": ("require_places", "rows_left", "buffers", "members", "secured", "mean_of"),
 }
 """Kind of plugin -> the methods that it may have."""
 

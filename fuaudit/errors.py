@@ -43,7 +43,7 @@ class EvidenceError(FuauditError):
 
 
 class RedactedError(EvidenceError):
-    """What is asked for was left out of a redacted run, because it is the clients' own. An audit cannot tell then."""
+    """What is asked for was left out of a redacted run, or of a sealed view. An audit cannot tell then."""
 
 
 class PluginError(FuauditError):

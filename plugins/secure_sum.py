@@ -48,9 +48,13 @@ from fuaudit_plugins.skellam import SkellamNoise
 from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from fuaudit.plugins import Books, Labelled, Suite
+
+    Ints = NDArray[int64]
 
 
 def sizes(rows: int, size: int) -> list[int]:
@@ -225,16 +229,24 @@ class SecuredSum(SecureSum):
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """As :class:`SecureSum`; clients reveal their parts in the lot before anything is drawn by it."""
         if self.books.kept is not None:
-            self.books.kept.reveal(context.number, sorted({*context.cohort.clients.tolist()}))
+            columns = None if context.coordinates is None else context.coordinates.cpu().numpy()
+            self.books.kept.reveal(context.number, sorted({*context.cohort.clients.tolist()}), columns)
         return super().deliver(rows, context)
+
+    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
+        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows."""
+        import torch
+
+        summed = torch.from_numpy(total).to(like.device, torch.float64) * self.numbers.step_of(len(total))
+        return like.new_empty(len(total)).copy_(summed / rows)
 
     def _shown(self, means: Tensor, rows: Tensor, buffers: list[Tensor], context: RoundContext) -> Tensor:
         for number, (mean, some) in enumerate(zip(means, buffers, strict=True)):
-            mean.copy_(self._opened(rows[some], some, number, context) / len(some))
+            mean.copy_(self.mean_of(self._opened(rows[some], some, number, context), len(some), mean))
         return means
 
-    def _opened(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Tensor:
-        """The sum ``(c,)`` in float64 of the rows of a buffer ``(s, c)``, of these places of the cohort ``(s,)``."""
+    def _opened(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Ints:
+        """The sum ``(c,)`` of the rows of a buffer ``(s, c)``, in steps, of these places of the cohort ``(s,)``."""
         import torch
 
         from fuaudit.plugins import coordinates_digest
@@ -248,5 +260,4 @@ class SecuredSum(SecureSum):
         at, columns = (context.number, number), context.coordinates
         named = None if columns is None else coordinates_digest(columns.cpu().numpy())
         opened = self.suite.opened(whole, self.numbers.bits, clients, at=at, books=self.books, coordinates=named)
-        total: Tensor = torch.from_numpy(opened.sums).to(rows.device, torch.float64) * step
-        return total
+        return opened.sums

@@ -22,7 +22,7 @@ from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import added_apart
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite, remembered
-from fuaudit.secure.terms import Lot, coordinates_digest, new_attempt
+from fuaudit.secure.terms import Lot, columns_bytes, coordinates_digest, new_attempt
 from fuaudit.secure.transcript import Entry
 
 KEYED = ("bfv", "bfv+mask")
@@ -165,6 +165,44 @@ def test_each_message_that_is_dropped(made):
     messages = made.kept.messages()
     for place, message in enumerate(messages):
         found(made, messages[:place] + messages[place + 1 :], *OF_DROPPED[message.step])
+
+
+def told_columns(made, columns, number=1, signature=None):
+    """Its messages, with columns that the server told behind the lots of the first round."""
+    said = Message.unsigned("columns", columns_bytes(np.array(columns)), made.lot(number))
+    said = replace(said, round=1) if signature is None else replace(said, round=1, signature=signature)
+    messages = made.kept.messages()
+    return said, [one for one in messages if one.step == "lot"], [one for one in messages if one.step != "lot"]
+
+
+def test_columns_that_were_told_are_those_of_all_terms(made):
+    said, lots, rest = told_columns(made, range(COLUMNS))
+    checked = made.checked(written([*lots, said, *rest]))
+    assert not checked.findings
+    assert {number: one.tolist() for number, one in checked.columns.items()} == {1: [*range(COLUMNS)]}
+    assert made.checked().columns == {}
+
+
+def test_columns_that_were_not_told_as_they_must_be(made):
+    said, lots, rest = told_columns(made, range(COLUMNS))
+    found(made, [*lots, said, said, *rest], "order", "of step columns, which is not due there")
+    found(made, [*lots, *rest, said], "order", "of step columns, which is not due there")
+    found(made, [said, *lots, *rest], "order", "of step lot, which is not due there")
+    for columns in ([0, 1, 2, 3], [0, 1, 2, 3, 5], [*range(COLUMNS + 1)]):
+        others, *_ = told_columns(made, columns)
+        found(made, [*lots, others, *rest], "terms", "another set of columns than the server told")
+    for columns in ([0, 1, 2, 4, 3], [0, 1, 2, 2, 3]):
+        others, *_ = told_columns(made, columns)
+        found(made, [*lots, others, *rest], "message", "columns do not ascend")
+    found(made, [*lots, replace(said, body=said.body[:-1]), *rest], "message", "4 bytes each")
+    found(made, [*lots, replace(said, body=b""), *rest], "message", "0 bytes at step columns")
+    found(made, [*lots, replace(said, terms=bytes(32)), *rest], "message", "does not have its signature")
+    elsewhere, *_ = told_columns(made, range(COLUMNS), number=2)
+    found(made, [*lots, elsewhere, *rest], "message", "does not have its signature")
+    signed, *_ = told_columns(made, range(COLUMNS), signature=bytes([1]) * 64)
+    found(made, [*lots, signed, *rest], "message", "does not have its signature")
+    found(made, [*lots, replace(said, sender=0), *rest], "message", "at step columns, where columns of a member is due")
+    found(made, [*lots, replace(said, buffer=0), *rest], "order", "of step columns, which is not due there")
 
 
 def test_each_message_that_comes_twice(made):

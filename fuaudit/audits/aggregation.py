@@ -46,6 +46,7 @@ class AggregationAttacks:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"attack"})
     uses: ClassVar[frozenset[str]] = frozenset()
+    knows_sealed: ClassVar[bool] = True
     recomputes: ClassVar[str] = "what colluding parties get of small openings of the run's suite"
 
     def examine(self, case: Case) -> Finding:

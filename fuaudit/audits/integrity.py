@@ -11,7 +11,7 @@ from typing import ClassVar
 from fuaudit import registry
 from fuaudit.audits.gone import told_of_gone, told_of_rounds
 from fuaudit.draws import START, Position
-from fuaudit.runs.layout import RECEIVED, of_round
+from fuaudit.runs.layout import RECEIVED, is_withheld, of_round
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
@@ -23,6 +23,14 @@ from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.model_in_use import not_compared
 
 NO_PARENT = "The parent of the run is not at hand: give its folder with --parent."
+VIEW = (
+    "The run is a sealed view: every byte that the server may be given is accounted for, and opens the commitment of "
+    "the ledger. {} of the manifest are not in it: nobody looked at their contents. The operator has them."
+)
+WITHHELD = (
+    "Files that the server may not be given are in the whole run, and have the digests that the manifest tells: none "
+    "of them is in a sealed view."
+)
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 
 
@@ -37,6 +45,7 @@ class Integrity:
     uses: ClassVar[frozenset[str]] = frozenset({"parent", "data", "model"})
     recomputes: ClassVar[str] = "the digest of every file, and the chain of the ledger"
     knows_received: ClassVar[bool] = True
+    knows_sealed: ClassVar[bool] = True
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a contradiction or another model in use; INCONCLUSIVE without the parent; PASS otherwise."""
@@ -45,7 +54,7 @@ class Integrity:
             shows = "What a run says of its parent is not what the parent says."
             return Finding("integrity", Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT, details=wrong)
         details = [
-            f"{len(run.files)} files match the manifest {run.digest}",
+            f"{_looked_at(run)} files match the manifest {run.digest}",
             f"{len(run.ledger.events)} events of the ledger follow from each other; head {run.ledger.head}",
         ]
         if isinstance(parent, Tombstone):
@@ -53,7 +62,11 @@ class Integrity:
         elif parent is not None:
             details.append(f"the parent {parent.digest} matches its own manifest")
         verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
-        if run.redacted:
+        if run.sealed:
+            lacking = sorted(filter(is_withheld, run.files))
+            shows = VIEW.format(counted(len(lacking), "file"))
+            details.append(f"not looked at, for the server may not be given them: {', '.join(lacking)}")
+        elif run.redacted:
             shows = "The run is redacted: every byte but those of the clients' own files is accounted for."
         if run.is_child and parent is None:
             verdict, shows = Verdict.INCONCLUSIVE, NO_PARENT
@@ -63,6 +76,7 @@ class Integrity:
         elif served is not None:
             details.append(served[1])
         trusted = *not_compared(case.known.model, run), *_as_told((run, *case.evidence.ancestors))
+        trusted += (WITHHELD,) if run.sealed else ()
         return Finding(
             "integrity",
             Subject.RUN,
@@ -75,12 +89,17 @@ class Integrity:
         )
 
 
+def _looked_at(run: Run) -> int:
+    """How many files of its manifest are at hand, or were when it was redacted."""
+    return sum(not (run.sealed and is_withheld(name)) for name in run.files)
+
+
 def _figures(run: Run) -> tuple[Figure, ...]:
     return (
         Figure(
             "files",
             "Files",
-            len(run.files),
+            _looked_at(run),
             "counted; the SHA-256 of each was computed anew and compared with the manifest",
         ),
         Figure(
@@ -152,7 +171,7 @@ def _other_records(child: Run | Tombstone, parent: Run | Tombstone) -> Iterator[
 def _keeps_no_draw(child: Run | Tombstone) -> bool:
     """Whether a child keeps no draw of its parent's rounds; of what was pruned its first change alone tells."""
     change = Position(*child.info["first_change"])
-    return (child.plan.redrawn_from(change) if isinstance(child, Run) else change) == START
+    return (child.plan.redrawn_from(change) if isinstance(child, Run) and not child.sealed else change) == START
 
 
 def kept_rounds(run: Run, child: Run | Tombstone, parent: Run | Tombstone) -> int:

@@ -125,7 +125,7 @@ def verify(
         lines.append(f"  {finding.verdict:<14} {finding.audit:<12} {finding.shows}{role}")
         if finding.verdict == "FAIL":
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
-    if "request" not in result.context:
+    if "request" not in result.context and "sealed" not in result.context:
         forget, *_ = after_training(load_run(run), given["data"])
         lines += ["", f"There is nothing to judge yet; unlearn first: {forget}"]
     if result.conclusion.rests_on:

@@ -24,7 +24,7 @@ def cli() -> None:
 
 for _command in (
     runs.commit, runs.train, runs.unlearn, receipts.receipt, audits.verify, audits.report, audits.history, runs.show,
-    runs.runs, runs.prune, runs.redact, runs.resume, data.fetch, data.import_, methods.plugins, methods.new,
+    runs.runs, runs.prune, runs.redact, runs.seal, runs.resume, data.fetch, data.import_, methods.plugins, methods.new,
     methods.prove, methods.selftest, budgets.budget, runs.demo,
 ):  # fmt: skip
     cli.add_command(_command)

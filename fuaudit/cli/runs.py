@@ -253,6 +253,9 @@ def show(run: Path, roster: bool, output: Output) -> None:
         lines = lines_of(found)
         output.emit({"run": str(run), "roster": dict(line.rsplit(" ", 1) for line in lines)}, lines, lines)
         return
+    if found.sealed:
+        _describe_view(found, output)
+        return
     redacted = "redacted: what is the clients' own is not here, every other byte accounted for"
     describe(found, output, redacted if found.redacted else "every byte accounted for", concluded=True)
 
@@ -318,6 +321,24 @@ def redact(run: Path, out: Path, output: Output) -> None:
 
     digest = work(run, out).digest
     output.emit({"run": str(out), "digest": digest}, [f"redacted {out}, digest {digest}"], [str(out)])
+
+
+@click.command()
+@click.argument("run", type=ARun)
+@click.option("--out", required=True, type=Folder, help="The folder to write.")
+@output_options
+def seal(run: Path, out: Path, output: Output) -> None:
+    """Write what the server may be given of RUN to another folder: no key, no name, no row, not who owned what."""
+    from fuaudit.workflow.seal import seal as work
+
+    made = work(run, out)
+    lines = [f"sealed {out}, digest {made.digest}"]
+    document: dict[str, Any] = {"run": str(out), "digest": made.digest}
+    if made.is_child:
+        name = printable(made.info["parent"]["name"])
+        lines.append(f"  seal its parent beside it as well, under its own name: {name}")
+    following = command("verify", out, spec="secure-aggregation", commitment="HEX")
+    output.emit(document | {"next": [following]}, [*lines, "", "whoever has it can verify it:", following], [str(out)])
 
 
 @click.command()
@@ -573,6 +594,59 @@ def describe(
     document |= {"next": list(following)} if following else {}
     head = "to verify and report:" if run.is_child else "publish the commitment; to forget, verify and report:"
     lines += ["", head, *following] if following else []
+    output.emit(document, lines)
+
+
+def _describe_view(run: Any, output: Output) -> None:
+    """Print what a sealed view records; what it does not tell is said."""
+    from fuaudit.runs.layout import is_withheld
+    from fuaudit.runs.ledger import failed_rounds, suite_of
+    from fuaudit.runs.names import in_words, to_forget
+    from fuaudit.runs.sums import sums_of
+
+    last, sums, lacking = run.metrics[-1], sums_of(run), sorted(filter(is_withheld, run.files))
+    document: dict[str, Any] = {
+        "run": str(run.path),
+        "digest": run.digest,
+        "sealed": True,
+        "kind": run.info["kind"],
+        "rounds_executed": run.rounds_executed,
+        "commitment": run.commitment,
+        "engine": run.info["engine"],
+        "metrics": run.metrics,
+        "requests": list(map(str, run.requests)),
+        "pruned": run.pruned,
+        "clients": list(run.members),
+        "law": run.law.name,
+        "beacon": run.beacon,
+        "secure": suite_of(run.ledger),
+        "sums": sums.table() if sums else None,
+        "failed_rounds": failed_rounds(run.ledger),
+        "lacking": lacking,
+    }
+    rounds = f"{counted(run.rounds_executed, 'round')} of {run.law.rounds}{', pruned' * run.pruned}"
+    lines = [
+        f"{run.path}: a sealed view; every byte of it is accounted for, and it opens its commitment",
+        f"  kind          {run.info['kind']}, {rounds}",
+        f"  digest        {run.digest}",
+        f"  commitment    {run.commitment}",
+        *([f"  beacon        {run.beacon}"] if run.beacon else []),
+        f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
+        *([f"  sums          by {document['secure']}, by its ledger"] if document["secure"] else []),
+        *([f"  exposed       {sums.in_short}"] if sums else []),
+        *(f"  {text}" for text in _failed(document["failed_rounds"], run)),
+    ]
+    if run.is_child:
+        document |= {"parent": run.info["parent"], "to_forget": to_forget(run), "unlearner": run.info["unlearner"]}
+        lines += [
+            f"  parent        {run.info['parent']['name']}, digest {run.info['parent']['digest']}",
+            *(f"  to forget     {in_words(row)}" for row in document["to_forget"]),
+            f"  method        {run.info['unlearner']['use']} ({run.info['unlearner']['kind']})",
+        ]
+    lines += [
+        f"  not here      {', '.join(lacking)}: the server may not be given them, and the operator has them",
+        "  so who took part, who owned what, and how the model serves whom is not told",
+    ]
     output.emit(document, lines)
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuaudit.commitments.blocks import BLOCK_BYTES, state_after
 from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.keys import derive
 from fuaudit.commitments.tree import DIGEST_BYTES, tree_root
@@ -92,16 +93,21 @@ class Own:
         if (self.identity and not self.secret) or (self.lot and not self.identity):
             raise EvidenceError("a client has an identity without a secret, or a chain without an identity")
 
-    def node(self, content: bytes) -> bytes:
-        """The digest of what a node says of her rows, and of these: nodes with more and with less are hashed apart."""
+    def text(self, content: bytes) -> bytes:
+        """What a node says of her rows, and of these: nodes with more and with less are hashed apart."""
         parts = [part for part in (self.secret, self.identity, self.lot) if part]
-        return hashlib.sha256(_NODES[len(parts)] + content + b"".join(parts)).digest()
+        return _NODES[len(parts)] + content + b"".join(parts)
 
 
 def client_digest(client: int, name: bytes, rows: int, root: bytes, own: Own) -> bytes:
     """A client's node, from its id, its salted name, the number of its rows and the root over their leaves."""
+    return hashlib.sha256(client_text(client, name, rows, root, own)).digest()
+
+
+def client_text(client: int, name: bytes, rows: int, root: bytes, own: Own) -> bytes:
+    """What a client's node is the digest of."""
     numbers = client.to_bytes(8, "little") + rows.to_bytes(8, "little")
-    return own.node(numbers + name + root)
+    return own.text(numbers + name + root)
 
 
 def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes, parties: bytes = b"") -> str:
@@ -111,6 +117,21 @@ def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes, par
     """
     numbers = clients.to_bytes(8, "little") + tests.to_bytes(8, "little")
     return hashlib.sha256((b"\x09" if parties else b"\4") + numbers + root + test_root + parties).hexdigest()
+
+
+@dataclass(frozen=True)
+class Signatories:
+    """Who signs in rounds, by what was committed to.
+
+    Attributes:
+        identities: client -> her public key, 32 bytes; empty where the server sees rows.
+        ends: client -> the end of the chain of her contributions, 32 bytes; empty where no lots are drawn.
+        parties: the public keys of witness and key holder, 32 bytes each; empty where nobody signs.
+    """
+
+    identities: Mapping[int, bytes]
+    ends: Mapping[int, bytes]
+    parties: tuple[bytes, ...]
 
 
 def _split(digests: Digests) -> list[bytes]:
@@ -184,6 +205,13 @@ class Contents:
             for rank, client in enumerate(self.clients)
         ]
 
+    def halves_of(self, client: int) -> tuple[bytes, bytes]:
+        """The state of SHA-256 after the first 64 bytes of what a client's node is of, and what follows these."""
+        rank = self.rank(client)
+        root = tree_root(self.leaves_of(client))
+        text = client_text(client, self.names[rank].tobytes(), self.sizes[rank], root, self.own_of(client))
+        return state_after(text[:BLOCK_BYTES]), text[BLOCK_BYTES:]
+
     def own_of(self, client: int) -> Own:
         """What the node of a client covers beside her rows."""
         rank = self.rank(client)
@@ -193,6 +221,15 @@ class Contents:
     def _own(self) -> tuple[Digests | None, ...]:
         """The tables of what nodes cover beside rows, as :class:`Own` has them."""
         return self.secrets, self.identities, self.lots
+
+    @property
+    def signatories(self) -> Signatories:
+        """Who signs."""
+        identities, lots = (
+            {} if table is None else dict(zip(self.clients, _split(table), strict=True))
+            for table in (self.identities, self.lots)
+        )
+        return Signatories(identities, lots, () if self.parties is None else tuple(_split(self.parties)))
 
     @property
     def party_keys(self) -> bytes:

@@ -27,6 +27,7 @@ from fuaudit.runs.tombstone import Tombstone, read_tombstone
 UNFINISHED = "it was begun and not finished, so how many rounds it executed is not known"
 ONE_DIGEST = "it says that before a prune it was what another run is: as its parent's, that would hide its own rounds"
 OTHER_TALE = "it is a copy of {}, and its ledger tells otherwise of rounds"
+VIEW_ALONE = "it is a sealed view, which does not tell how its rounds were drawn, and its run is not at hand"
 OF_A_RUN = b'"fuaudit run '
 """In every manifest and run.json, whatever version wrote it."""
 
@@ -92,14 +93,19 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
         EvidenceError: a folder cannot be read.
     """
     own = Kin(run.path.resolve().name, run)
-    found, gaps = [own], dict[str, str]()
+    found, gaps, views = [own], dict[str, str](), list[Kin]()
     for folder in _folders([*run.homes, *also]):
         name = folder.name if folder.name not in {*gaps, *(kin.name for kin in found)} else folder
         try:
             if folder.resolve() != run.path.resolve() and _is_of(folder, run) and not _is_ledger_of(folder, found):
-                found.append(Kin(str(name), _opened(folder, run)))
+                one = Kin(str(name), _opened(folder, run))
+                (views if isinstance(one.found, Run) and one.found.sealed else found).append(one)
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
+    # a sealed view of a run at hand is a copy of it; of another one it does not tell how it was drawn
+    at_hand = {digest for one in found for digest in one.digests}
+    gaps |= {view.name: VIEW_ALONE for view in views if view.found.digest not in at_hand}
+    found += [view for view in views if view.found.digest in at_hand]
     kin, other_tales = without_copies(found)
     runs, doubles = apart(own, kin)
     return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps, other_tales | doubles)

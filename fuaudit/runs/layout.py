@@ -16,6 +16,7 @@ from typing import Any
 
 from fuaudit.commitments.contents import MORE
 from fuaudit.commitments.secrets import MADE
+from fuaudit.commitments.view import is_node
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
@@ -88,6 +89,7 @@ PARTICIPATION = "participation.json"
 MODEL = "model.safetensors"
 FORMER = "former-manifest.json"
 TOMBSTONE = "tombstone.json"
+VIEW = "view.json"
 
 PRUNING = ".pruning"
 BEFORE_PRUNE = ".before-prune"
@@ -197,6 +199,17 @@ _SECRETS = Fields(
     },
     {"parties": listed(is_digest)},
 )
+_VIEW = Fields(
+    {
+        "partition_digest": is_digest,
+        "seeds_digest": is_digest,
+        "clients": listed(is_node),
+        "tests": is_count,
+        "tests_digest": is_digest,
+        "parties": listed(is_digest),
+        "contexts": listed(is_digest),
+    }
+)
 _TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
 _MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
 _MESSAGE = Fields({"sender": is_word, "receiver": is_word, "size": is_count})
@@ -267,7 +280,7 @@ class Reader(StrEnum):
     in a round, no key, and of samples the ids alone that requests name. A client is one of many: what all of them may
     read is everybody's, or is sent to each; of other files she may be given her own part. The auditor has what a
     verdict needs. An archive keeps all but the clients' own, which are secrets and what follows from them: it holds
-    redacted runs.
+    redacted runs. What the server may be given is a sealed view.
     """
 
     OPERATOR = "operator"
@@ -291,6 +304,7 @@ class When(StrEnum):
     SUMMED = "a run whose sums a suite made, until a prune"
     PRUNED = "a run that was pruned"
     BURIED = "what a prune leaves of an ancestor"
+    SEALED = "a sealed view"
 
 
 @dataclass(frozen=True)
@@ -316,8 +330,8 @@ class File:
         name: its path in the folder, with ``/``; ``NNNNNN`` stands for the number of a stored round.
         role: what it is for.
         form: how it is written, and how its numbers are compared on another platform.
-        readers: who may be given the whole, besides the operator. `redact` asks of archives; the rest is for whoever
-            hands files on, and is told by docs/run-format.md.
+        readers: who may be given the whole, besides the operator. `redact` asks of archives, `seal` of the server; the
+            rest is for whoever hands files on, and is told by docs/run-format.md.
         own: what of it a client may be given who may not have the whole: her own part, in words; empty for nothing.
         when: which runs have it.
         exempt: why nothing regenerates it; empty where the retained data and the plan do.
@@ -368,6 +382,11 @@ class File:
     def is_clients_own(self) -> bool:
         """Whether it stays with the clients: a redacted run, which any archive may keep, lacks it."""
         return not self.is_for(Reader.ARCHIVE)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the server may not be given it: a sealed view lacks it."""
+        return not self.is_for(Reader.SERVER)
 
     @property
     def given_to(self) -> str:
@@ -542,7 +561,8 @@ FILES: dict[str, File] = _table(
         exempt="keys and masks are never drawn twice; the chain holds the digest of each, and ciphertexts can hold "
         "anything",
         listed=False,
-        tells="sums of clients' rows, and rows that are masked, encrypted, or in the suite plain as they are",
+        tells="sums of clients' rows, columns that clients agreed on, and rows that are masked, encrypted, or in the "
+        "suite plain as they are",
     ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(
@@ -603,6 +623,15 @@ FILES: dict[str, File] = _table(
         exempt="it is about a run that is gone",
         stays=True,
     ),
+    File(
+        VIEW,
+        "what opens the commitment to the server: keys of those who sign, ends of chains, and the way to the root",
+        Json(_VIEW.wrong),
+        _SERVER,
+        When.SEALED,
+        exempt="the commitment covers it",
+        listed=False,
+    ),
 )
 """Path, with ``NNNNNN`` for a round -> the file: every one that can be in the folder of a run.
 
@@ -627,6 +656,12 @@ def is_clients_own(name: str) -> bool:
     """Whether a file of a run is the clients' own: a redacted run, which any archive may keep, lacks it."""
     file = file_of(name)
     return file is not None and file.is_clients_own
+
+
+def is_withheld(name: str) -> bool:
+    """Whether the server may not be given a file of a run: a sealed view lacks it."""
+    file = file_of(name)
+    return file is None or file.is_withheld
 
 
 def is_listed(name: str) -> bool:

@@ -114,7 +114,10 @@ def _asked(folder: Path) -> Request | None:
 
 
 def _whom(folder: Path, asked: Request) -> str:
-    """Whom a request names, by names that lie in the open; those of clients with secrets lie with these."""
-    names = read_form(folder, CLIENTS)["names"] or {}
+    """Whom a request names, by names that lie in the open; those of clients with secrets lie with these.
+
+    In a sealed view there are none.
+    """
+    names = (read_form(folder, CLIENTS)["names"] or {}) if (folder / CLIENTS).exists() else {}
     clients = [client_in_words(client, names.get(str(client))) for client in asked.clients]
     return ", ".join([*clients, *([str(Request((), asked.samples))] if asked.samples else [])])

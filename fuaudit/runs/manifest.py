@@ -13,10 +13,12 @@ from fuaudit.runs.forms import Json, Tensors, kind_of
 from fuaudit.runs.layout import (
     FORMAT,
     MANIFEST,
+    VIEW,
     file_of,
     form_of,
     is_clients_own,
     is_listed,
+    is_withheld,
     names_in,
 )
 from fuaudit.runs.ledger import Ledger, read_ledger
@@ -83,7 +85,8 @@ class Checked:
         files: path -> digest and size.
         documents: what its JSON files hold.
         tensors: path -> name -> kind and shape of every tensor of the others.
-        redacted: whether all that is the clients' own, and nothing else, was left out.
+        redacted: whether all that is the clients' own was left out, and nothing else, or what a sealed view lacks.
+        sealed: whether it is a sealed view: all that the server may not be given, and nothing else, was left out.
     """
 
     files: Files
@@ -91,6 +94,7 @@ class Checked:
     documents: dict[str, Any]
     tensors: dict[str, dict[str, Tensor]]
     redacted: bool
+    sealed: bool = False
 
 
 def check_files(folder: Path) -> Checked:
@@ -106,12 +110,20 @@ def check_files(folder: Path) -> Checked:
     manifest = read_form(folder, MANIFEST)
     listed: Files = manifest["files"]
     found = set(filter(is_listed, names_in(folder)))
-    clients_own = set(filter(is_clients_own, listed))
-    redacted = bool(clients_own) and not clients_own & found
-    _compare(folder, listed, found | (clients_own if redacted else set()))
+    clients_own, sealed = set(filter(is_clients_own, listed)), (folder / VIEW).exists()
+    redacted = not sealed and bool(clients_own) and not clients_own & found
+    lacking = set(filter(is_withheld, listed)) if sealed else clients_own if redacted else set[str]()
+    if surplus := sorted(lacking & found):
+        raise EvidenceError(
+            f"{folder} is a sealed view and holds {some_of(surplus)}, which the server may not be given",
+            "Whoever wrote it gave away more than a view. Make another one of the run: fuaudit seal.",
+        )
+    _compare(folder, listed, found | lacking)
     documents, tensors = dict[str, Any](), dict[str, dict[str, Tensor]]()
+    if sealed:
+        documents[VIEW] = read_form(folder, VIEW)
     for name, entry in listed.items():
-        if redacted and name in clients_own:
+        if name in lacking:
             continue
         form = form_of(name)
         value = form.parse(read_listed(folder, name, entry), folder / name)
@@ -126,7 +138,7 @@ def check_files(folder: Path) -> Checked:
         raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
     if (manifest["digest"], manifest["ledger"]) != (digest, ledger.head):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
-    return Checked(listed, ledger, documents, tensors, redacted)
+    return Checked(listed, ledger, documents, tensors, redacted or sealed, sealed)
 
 
 def _compare(folder: Path, listed: Files, found: set[str]) -> None:

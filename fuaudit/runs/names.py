@@ -86,8 +86,15 @@ def to_forget(run: Run, expected: Request | None = None) -> list[dict[str, Any]]
 def rows_of(run: Run, request: Request) -> list[dict[str, Any]]:
     """What a request of the lineage of a run names: a row a client and a row a sample.
 
-    ``name`` is null where a prune dropped it or the run is redacted, ``index`` where nobody had the sample.
+    ``name`` is null where a prune dropped it or the run is redacted, ``index`` where nobody had the sample. A sealed
+    view knows neither names nor who owned how many rows.
     """
+    if run.sealed:
+        unknown = {"client": None, "name": None, "index": None}
+        return [
+            *({"client": client, "name": None, "rows": None, "redacted": True} for client in request.clients),
+            *({"sample": sample} | unknown for sample in request.samples),
+        ]
     sizes = dict(zip(run.contents.clients, run.contents.sizes, strict=True))
     lacking = {"redacted": True} if run.redacted else {}
     rows: list[dict[str, Any]] = [
@@ -161,6 +168,8 @@ def place_of(run: Run, sample: int) -> tuple[int | None, int | None]:
 def in_words(row: dict[str, Any]) -> str:
     """One row of :func:`to_forget`: "client 4 (alice), 120 rows", "sample 17 (alice:3)"."""
     if "sample" in row:
+        return whom(row)
+    if row["rows"] is None:
         return whom(row)
     why = "not in a redacted run" if row.get("redacted") else "dropped"
     nameless = "" if row["name"] else f" (name {why})"

@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
-from fuaudit.commitments.contents import Contents
+from fuaudit.commitments.contents import Contents, Signatories
 from fuaudit.commitments.keys import Keys, commitment, contexts, first_context, next_context, promised
+from fuaudit.commitments.view import View
 from fuaudit.declared import says
 from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
 from fuaudit.errors import EvidenceError, UsageError
@@ -18,7 +19,7 @@ from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import Segments
 from fuaudit.plans.population import require_named_once
 from fuaudit.runs.encoding import involvement_of, population_of, read_segments, recorded_of
-from fuaudit.runs.layout import CONFIG, CONTENTS, INVOLVEMENT, KEYS, PARTITION, PLAN, RECORDED
+from fuaudit.runs.layout import CONFIG, CONTENTS, INVOLVEMENT, KEYS, PARTITION, PLAN, RECORDED, VIEW
 from fuaudit.runs.stored import Stored
 from fuaudit.text import counted
 
@@ -126,25 +127,77 @@ class WithPlan(Stored):
             raise EvidenceError(f"{path} has identities or lots that such a run has not, or lacks lots")
         return contents
 
+    @cached_property
+    def view(self) -> View:
+        """What opens the commitment to whoever has a sealed view.
+
+        Raises:
+            EvidenceError: the file is missing or wrong, or does not tell of as many requests as the plan.
+        """
+        path, exchange = self.path / VIEW, self.exchange
+        told = exchange.signs, exchange.casts_lots, exchange.has_secrets
+        view = View.of_table(self.document(VIEW), *told, path)
+        if len(view.contexts) != len(self.requests):
+            raise EvidenceError(f"{path} tells of {counted(len(view.contexts), 'request')}, and {PLAN} of others")
+        return view
+
     @property
     def committed(self) -> dict[str, str]:
         """All that the commitment covers but the contents."""
         entry = self.files.get(CONFIG)  # one that is still growing lists no files
-        return self.keys.committed(entry["sha256"] if entry else sha256(self.read(CONFIG)), promised(self.beacon))
+        config = entry["sha256"] if entry else sha256(self.read(CONFIG))
+        if self.sealed:
+            own = {"partition": self.view.partition, "seeds": self.view.seeds}
+            return {**own, "config": config, "beacon": promised(self.beacon)}
+        return self.keys.committed(config, promised(self.beacon))
+
+    @property
+    def _root(self) -> str:
+        """The root of the contents."""
+        return self.view.root if self.sealed else self.contents.root
 
     @cached_property
     def commitment(self) -> str:
         """The commitment of the lineage, computed from what the run holds."""
-        return commitment(**self.committed, contents=self.contents.root)
+        return commitment(**self.committed, contents=self._root)
 
     def commitment_for(self, beacon: str) -> str:
         """The commitment of a run like this one, of which it says something else of the beacon."""
-        return commitment(**{**self.committed, "beacon": beacon}, contents=self.contents.root)
+        return commitment(**{**self.committed, "beacon": beacon}, contents=self._root)
+
+    @cached_property
+    def signatories(self) -> Signatories:
+        """Who signs in rounds, by what was committed to: also of a sealed view."""
+        return self.view.signatories if self.sealed else self.contents.signatories
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The clients that no request so far names, ascending: also of a sealed view."""
+        if not self.sealed:
+            return self.populations[-1].clients
+        gone = {client for request in self.requests for client in request.clients}
+        return tuple(client for client in self.view.clients if client not in gone)
 
     @cached_property
     def contexts(self) -> tuple[str, ...]:
-        """What draws of training, and of every request so far, depend on besides the tree of seeds."""
-        return contexts(first_context(self.beacon), self.requests, self.original)
+        """What draws of training, and of every request so far, depend on besides the tree of seeds.
+
+        In a sealed view those of requests are as told: they hold places of samples, which the server does not know.
+        """
+        first = first_context(self.beacon)
+        return (first, *self.view.contexts) if self.sealed else contexts(first, self.requests, self.original)
+
+    @cached_property
+    def segments(self) -> Plan:
+        """The plan as far as its segments tell, also of a sealed view: from it nothing can be drawn."""
+        if not self.sealed:
+            return self.plan
+        count = len(self.requests) + 1
+        nobody = Population(dict.fromkeys(self.view.clients, ()))
+        try:
+            return Plan(self.law, (nobody,) * count, (), read_streams(self, count, count))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise EvidenceError(f"{self.path / PLAN} is not a plan: {error!r}") from None
 
     @cached_property
     def sources(self) -> tuple[Seeded, ...]:
@@ -226,11 +279,7 @@ def read_plan(run: WithPlan) -> Plan:
     sources: tuple[Draws, ...] = tuple(
         Recorded(recorded[number]) if number in recorded else source for number, source in enumerate(run.sources)
     )
-    table = run.document(PLAN)["streams"]
-    counts = len(sources), len(run.populations)
-    if set(table) != set(Stream) or len(table[Stream.INITIAL]) != 1:
-        raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
-    streams = {stream: read_segments(table[stream], *counts) for stream in Stream}
+    streams = read_streams(run, len(sources), len(run.populations))
     return Plan(
         run.law,
         _drawn_over(run),
@@ -238,6 +287,14 @@ def read_plan(run: WithPlan) -> Plan:
         streams,
         index=involvement_of(run.arrays(INVOLVEMENT)) if run.has(INVOLVEMENT) else None,
     )
+
+
+def read_streams(run: WithPlan, sources: int, versions: int) -> dict[Stream, Segments]:
+    """The segments of a run's streams, of so many sources and populations; ValueError where they are none."""
+    table = run.document(PLAN)["streams"]
+    if set(table) != set(Stream) or len(table[Stream.INITIAL]) != 1:
+        raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
+    return {stream: read_segments(table[stream], sources, versions) for stream in Stream}
 
 
 def _drawn_over(run: WithPlan) -> tuple[Population, ...]:

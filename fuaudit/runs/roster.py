@@ -59,14 +59,13 @@ def committed_keys(run: Run) -> dict[Party, str]:
     Raises:
         UsageError: its server sees rows, so nobody signs.
     """
-    contents = run.contents
-    if contents.identities is None or contents.parties is None:
+    found = run.signatories
+    if not found.identities:
         raise UsageError(
             f"the server of {run.path} sees the rows of its clients: nobody signs anything, so there is no roster"
         )
-    parties: tuple[Party, ...] = (*contents.clients, *PARTIES)
-    keys = [key.tobytes().hex() for key in (*contents.identities, *contents.parties)]
-    return dict(zip(parties, keys, strict=True))
+    keys = [key.hex() for key in (*found.identities.values(), *found.parties)]
+    return dict(zip((*found.identities, *PARTIES), keys, strict=True))
 
 
 def lines_of(run: Run) -> list[str]:
@@ -82,8 +81,9 @@ def _name(run: Run, who: Party) -> str:
 
 def _called(run: Run) -> dict[str, Party]:
     """Whom a name in a list means, by its look. Parties come first, then names, then numbers that are nobody's name."""
-    names = {look_of(name): client for client in run.contents.clients if (name := run.name(client)) is not None}
-    numbers = {str(client): client for client in run.contents.clients}
+    clients = run.signatories.identities
+    names = {look_of(name): client for client in clients if (name := run.name(client)) is not None}
+    numbers = {str(client): client for client in clients}
     return {**numbers, **names, **{look_of(party): party for party in PARTIES}}
 
 
@@ -96,7 +96,7 @@ def differences(run: Run, roster: Roster) -> Iterator[str]:
         UsageError: nobody signs in the run.
     """
     keys, called = committed_keys(run), _called(run)
-    nameless = {keys[client]: client for client in run.contents.clients if run.name(client) is None}
+    nameless = {keys[client]: client for client in run.signatories.identities if run.name(client) is None}
     found = set[Party]()
     for name, key in roster.keys.items():
         who = called.get(look_of(name), nameless.get(key))

@@ -16,6 +16,7 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.commitments.contents import APART
+from fuaudit.commitments.keys import next_context
 from fuaudit.config import Config, resolve
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
@@ -23,6 +24,7 @@ from fuaudit.formats.files import TEMPORARY, homes, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import SALT
+from fuaudit.plans import Population
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.forms import kind_of
 from fuaudit.runs.layout import (
@@ -47,6 +49,7 @@ from fuaudit.runs.layout import (
     RUN,
     SECRETS,
     TOMBSTONE,
+    VIEW,
     When,
     files_of_such,
     form_of,
@@ -181,6 +184,7 @@ def _opened(folder: Path, lies_in: tuple[Path, ...]) -> Run:
         documents,
         checked.redacted,
         lies_in,
+        checked.sealed,
     )
     # 3. What files say of each other.
     problems = _contradictions(run), _strange_tensors(run, checked.tensors), _strange_records(run, checked.tensors)
@@ -198,14 +202,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     info, rounds = run.info, run.law.rounds
     if not 1 <= run.rounds_executed <= rounds:
         yield f"claims {counted(run.rounds_executed, 'round')} of a learner with {rounds:,}"
-    if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
-        yield "lacks the key of its partition but no seed, or seeds but not that key"
-    try:
-        require_federation(
-            run.config, run.exchange, registry.build("solvers", run.config.solver), run.law, run.original
-        )
-    except UsageError as error:
-        yield f"cannot be a run: {error}"
+    yield from _wrong_view(run) if run.sealed else _wrong_foundation(run)
     if wrong := wrong_course(run.ledger, info, run.checkpoints):
         yield f"has a ledger that is not that of such a run: {wrong}"
     if wrong := run.unlike(run.config):
@@ -214,12 +211,8 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield "stores no models"
     yield from run.misfits(run.pruned, run.exchange)
     yield from wrong_transcript(run)
-    tables = run.participation
-    if len(tables["cohorts"]) != run.rounds_executed or len(tables["uploads"]) != run.rounds_executed:
-        yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
-    surplus = tables.keys() - TAKING_PART.keys() - {SALT}
-    if surplus and says(run.learner, "conclusions") is None:
-        yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
+    if not run.sealed:
+        yield from _wrong_participation(run)
     if run.is_child != bool(run.requests):
         yield f"has {counted(len(run.requests), 'request')} in {PLAN}, which does not fit its kind"
     if run.is_child:
@@ -233,6 +226,60 @@ def _contradictions(run: Run) -> Iterator[str]:
             yield f"counts other messages in its ledger than in {EDIT}"
         if run.checkpoints != (run.rounds_executed,):
             yield f"stores models of rounds {list(run.checkpoints)}, and an editor makes the last one alone"
+    if run.sealed:
+        _ = run.segments
+    else:
+        yield from _wrong_secrets(run)
+
+
+def _wrong_view(run: Run) -> Iterator[str]:
+    """What is wrong with what opens the commitment of a sealed view, and with whom its requests name.
+
+    Raises:
+        EvidenceError: it is not that of such a run.
+    """
+    if run.received_rounds:
+        yield "is a sealed view of a run with rounds that came in messages, and there is none"
+    if run.commitment != run.ledger.events[0]["commitment"]:
+        yield f"has another commitment in its ledger than {VIEW} opens"
+    named = [client for request in run.requests for client in request.clients]
+    if len(set(named)) != len(named) or not {*named} < {*run.view.clients}:
+        yield f"forgets clients in {PLAN} whom {VIEW} does not have, one twice, or everybody"
+    for before, request, told in zip(run.contexts, run.requests, run.contexts[1:], strict=False):
+        # of a request that names samples the context holds their places, which the view does not tell
+        if not request.samples and told != next_context(before, request, Population({})):
+            yield f"has another context in {VIEW} than its request in {PLAN} makes"
+
+
+def _wrong_foundation(run: Run) -> Iterator[str]:
+    """What is wrong with keys, and with the federation."""
+    if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
+        yield "lacks the key of its partition but no seed, or seeds but not that key"
+    try:
+        require_federation(
+            run.config, run.exchange, registry.build("solvers", run.config.solver), run.law, run.original
+        )
+    except UsageError as error:
+        yield f"cannot be a run: {error}"
+
+
+def _wrong_participation(run: Run) -> Iterator[str]:
+    """What is wrong with what is told of who took part."""
+    tables = run.participation
+    if len(tables["cohorts"]) != run.rounds_executed or len(tables["uploads"]) != run.rounds_executed:
+        yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
+    surplus = tables.keys() - TAKING_PART.keys() - {SALT}
+    if surplus and says(run.learner, "conclusions") is None:
+        yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
+
+
+def _wrong_secrets(run: Run) -> Iterator[str]:
+    """What is wrong with plan, names, secrets and the salts that follow from these.
+
+    Raises:
+        EvidenceError: the plan is none, or names and salts do not belong to the leaves.
+    """
+    tables = run.participation
     _ = run.plan
     if (run.contents.secrets is None) == run.exchange.has_secrets:
         yield f"commits to secrets in {CONTENTS} that such a run has not, or to none"
@@ -279,6 +326,8 @@ def _strange_records(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
     Raises:
         EvidenceError: one gives no known reason.
     """
+    if not run.received_rounds:
+        return
     (_, (dimension,)), clients = tensors[of_round(CHECKPOINT, run.checkpoints[-1])]["vector"], run.original.samples
     for number, record in run.received.items():
         name = of_round(RECEIVED, number)
@@ -294,7 +343,7 @@ def _strange_records(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
 def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
     """Name -> kind and shape of what is kept from round to round; None where a plugin cannot say without a model."""
     exchange, solver = run.exchange, registry.build("solvers", run.config.solver)
-    clients, dtype = len(run.plan.retained.clients), run.config.run.dtype
+    clients, dtype = len(run.members), run.config.run.dtype
 
     def kept(shape: object) -> dict[str, Any]:
         return under("state.", first_state(solver, exchange, shape))

@@ -22,6 +22,7 @@ from fuaudit.runs.layout import (
     When,
     form_of,
     is_clients_own,
+    is_withheld,
     misfits,
     names_in,
     received_in,
@@ -141,7 +142,8 @@ class Stored(WithInfo):
         info: ``run.json``: kind, parent, unlearner, versions, engine, device.
         files: path -> digest and size of every file; empty for one that is still growing.
         documents: what was read of JSON files.
-        redacted: whether what is the clients' own was left out, all of it.
+        redacted: whether what is the clients' own was left out, all of it; of a sealed view too.
+        sealed: whether it is a sealed view: all was left out that the server may not be given.
         homes: the folders that it lies in, and those in which links lie by which it was opened.
     """
 
@@ -154,6 +156,7 @@ class Stored(WithInfo):
     documents: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     redacted: bool = False
     homes: tuple[Path, ...] = field(default=(), repr=False, compare=False)
+    sealed: bool = False
 
     def read(self, name: str) -> bytes:
         """The content of a file: that which was hashed when the run was opened.
@@ -161,6 +164,11 @@ class Stored(WithInfo):
         Raises:
             EvidenceError: the run has no such file, or it was exchanged since.
         """
+        if self.sealed and is_withheld(name):
+            raise RedactedError(
+                f"{self.path.name} is a sealed view: {name} is not in it, for the server may not be given that",
+                "The operator has it, and may give it to an auditor: ask for the whole run.",
+            )
         if self.redacted and is_clients_own(name):
             raise RedactedError(
                 f"{self.path.name} is redacted: {name} stays with the clients", "Ask for the whole run."

@@ -5,6 +5,7 @@ Exposure is that of the largest round of the run, over a lot that is uniform, to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import offers
 from fuaudit.options import option_values
+from fuaudit.plans import Population
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
+from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.exposure import Buffer, exposed, meeting
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
@@ -31,11 +34,19 @@ POINTS = 12
 
 def buffers_of(run: Run) -> tuple[Buffer, ...]:
     """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
-    transport, law = run.exchange.transport, run.plan.law
+    transport = run.exchange.transport
     if not offers(transport, "buffers"):
         return ()
-    places = law.places(run.plan.retained.of_laws)
-    return tuple(Buffer(*pair) for pair in asked(transport, "buffers", BUFFERS, places))
+    return tuple(Buffer(*pair) for pair in asked(transport, "buffers", BUFFERS, _places(run)))
+
+
+def _places(run: Run) -> int:
+    """The most participations that a round can have; of a sealed view those of its largest round, by its messages."""
+    if not run.sealed:
+        return run.law.places(run.plan.retained.of_laws)
+    if suite_of(run.ledger) is None:
+        return run.law.places(Population(dict.fromkeys(run.members, ())))
+    return max(Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot").values(), default=0)
 
 
 @dataclass(frozen=True)

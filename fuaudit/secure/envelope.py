@@ -22,7 +22,7 @@ from fuaudit.secure.plain import VALUE_BYTES
 from fuaudit.secure.receipts import receipt_bytes
 from fuaudit.secure.refusal import REASONS, RefusedError
 from fuaudit.secure.streams import KEY_BYTES
-from fuaudit.secure.terms import Lot, Terms
+from fuaudit.secure.terms import COLUMN_BYTES, MOST_COLUMNS, Lot, Terms
 
 FRONT_BYTES = HEAD.size + SIGNATURE_BYTES
 """Of head and signature: what is read before it is known how long the body is."""
@@ -144,7 +144,7 @@ def terms_of(message: Message) -> Terms:
 def limits(terms: Agreed) -> Mapping[Step, Range]:
     """Step -> bytes of a body, least and most; no other step belongs to such terms."""
     if isinstance(terms, Lot):
-        return {"lot": (DIGEST_BYTES, DIGEST_BYTES)}
+        return {"lot": (DIGEST_BYTES, DIGEST_BYTES), "columns": (COLUMN_BYTES, COLUMN_BYTES * MOST_COLUMNS)}
     if not isinstance(terms, Terms):
         raise TypeError(f"{terms!r} are no terms")
     common: dict[Step, Range] = {"terms": (0, TERMS_BYTES), "discard": _REASON_BYTES}

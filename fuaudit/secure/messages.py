@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Step = Literal[
-    "lot", "terms", "context", "handout", "announce", "share", "send", "came",
+    "lot", "columns", "terms", "context", "handout", "announce", "share", "send", "came",
     "unmask", "total", "witness", "receipt", "opened", "discard",
 ]  # fmt: skip
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -34,6 +34,7 @@ STEPS: tuple[Step, ...] = get_args(Step)
 WAYS: Mapping[Step, tuple[int | None, int | None]] = MappingProxyType(
     {
         "lot": (None, EVERYBODY),
+        "columns": (SERVER, EVERYBODY),
         "terms": (SERVER, EVERYBODY),
         "context": (HOLDER, EVERYBODY),
         "handout": (HOLDER, None),
@@ -50,6 +51,9 @@ WAYS: Mapping[Step, tuple[int | None, int | None]] = MappingProxyType(
     }
 )
 """Step -> sender and receiver; None is a client. Server and witness get what is sent to the server."""
+
+OF_ROUND: tuple[Step, ...] = ("lot", "columns")
+"""Steps of a whole round; all others are of a buffer."""
 
 MAGIC = b"fuaudit\x01"
 HEAD = struct.Struct("<8s8sqqqq32sQ32s")

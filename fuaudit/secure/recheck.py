@@ -23,12 +23,21 @@ from fuaudit.secure.adder import adder_of
 from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
 from fuaudit.secure.masked import MaskServer, came_of, names_digest
-from fuaudit.secure.messages import DIGEST_BYTES, STEPS, Message, Step, list_digest, named, require_distinct
+from fuaudit.secure.messages import (
+    DIGEST_BYTES,
+    OF_ROUND,
+    STEPS,
+    Message,
+    Step,
+    list_digest,
+    named,
+    require_distinct,
+)
 from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Lot, Opened, Plaintexts, Terms
+from fuaudit.secure.terms import LIBRARY, Lot, Opened, Plaintexts, Terms, columns_of, coordinates_digest
 from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry, messages_of, read_chain
 
 TOLD = ("receipt", "opened")
@@ -119,6 +128,8 @@ class Checked:
         unread: rounds whose envelopes are gone: there the chain alone was looked at.
         messages: how many there are.
         cannot: what no transcript shows, a sentence each.
+        columns: round -> the columns that the server told, ``(c,)`` ascending, where it told some: all terms of the
+            round have their digest.
     """
 
     findings: tuple[Finding, ...]
@@ -128,6 +139,7 @@ class Checked:
     unread: tuple[int, ...]
     messages: int
     cannot: tuple[str, ...]
+    columns: Mapping[int, Ints] = field(default_factory=dict)
 
 
 def added_apart(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
@@ -161,7 +173,7 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
     found: list[Finding] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
     opened: dict[tuple[int, int], Opened] = {}
     unplayed: list[tuple[int, tuple[int, ...]]] = []
-    unread, lots, attempts = list[int](), _Lots(known), set[str]()
+    unread, lots, attempts, columns = list[int](), _Lots(known), set[str](), dict[int, Ints]()
     for number in _due_rounds(chain, known):
         entries = chain.of_round(number)
         body = bodies(number) if entries else b""
@@ -176,10 +188,12 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
             continue
         buffers = _Buffers(number, messages, known, add, attempts)
         found += [*lots.wrong(number, messages), *buffers.wrong(lots)]
+        if lots.columns is not None:
+            columns[number] = lots.columns
         opened |= {(number, buffer): one for buffer, one in buffers.opened.items()}
         unplayed += [(number, members) for members in buffers.unplayed]
     count, limits_ = len(chain.entries), cannot(known, unread)
-    return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_)
+    return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_, columns)
 
 
 def _due_rounds(chain: Chain, known: Known) -> tuple[int, ...]:
@@ -222,14 +236,16 @@ def _wrong_order(number: int, entries: Sequence[Entry]) -> Iterator[Finding]:
     """What lines alone tell of a round: steps in their order, each buffer ended, opened once and seldom tried."""
     open_: dict[int, list[Entry]] = {}
     ended: list[list[Entry]] = []
-    has_terms = False
+    has_terms = has_columns = False
     for entry in entries:
         if entry.step == HIDDEN:
             sentence = f"line {entry.number} has step {HIDDEN}, which is for the eyes of one client"
             yield Finding("message", sentence, number, entry.buffer)
-        if (entry.step == "lot") != (entry.buffer == NO_BUFFER) or (entry.step == "lot" and has_terms):
+        of_round = entry.step in OF_ROUND
+        if of_round != (entry.buffer == NO_BUFFER) or (of_round and (has_terms or has_columns)):
             yield Finding("order", f"line {entry.number} is of step {entry.step}, which is not due there", number)
-        if entry.step == "lot":
+        has_columns |= entry.step == "columns"
+        if of_round:
             continue
         has_terms, attempt = True, open_.setdefault(entry.buffer, [])
         if (entry.step == "terms") != (not attempt) or (attempt and not _may_follow(attempt[-1], entry)):
@@ -278,25 +294,50 @@ def _may_follow(one: Entry, other: Entry) -> bool:
 
 
 class _Lots:
-    """Contributions to lots, round by round. Of each client the last right one is kept: it shortens the next check."""
+    """Contributions to lots, round by round. Of each client the last right one is kept: it shortens the next check.
+
+    Beside them the columns that the server told to the same clients.
+    """
 
     def __init__(self, known: Known) -> None:
         self._known = known
         self._last = {client: (0, end) for client, end in known.ends.items()}
         self.right: dict[int, bytes] | None = None
+        self.columns: Ints | None = None
 
     def wrong(self, number: int, messages: Sequence[Message]) -> Iterator[Finding]:
-        """What is wrong with those of a round; ``right`` are all of them afterwards, None where one is wrong."""
+        """What is wrong with those of a round; ``right`` are all of them afterwards, None where one is wrong.
+
+        Then ``columns`` are those that were told, None where nobody told some, or others than they can be.
+        """
         lots = [message for message in messages if message.step == "lot"]
-        self.right = None
+        told = [message for message in messages if message.step == "columns"]
+        self.right = self.columns = None
         if not self._known.ends:
-            if lots:
+            if lots or told:
                 yield Finding("lot", "there are contributions to a lot, and nobody committed to any", number)
             return
         found = [*self._wrong(number, lots)]
         if not found:
             self.right = {message.sender: message.body for message in lots}
+            found += [*self._wrong_columns(number, told)]
         yield from found
+
+    def _lot(self, number: int, clients: tuple[int, ...]) -> Lot:
+        """What the clients of a round agreed on."""
+        keys = self._known.clients
+        return Lot(self._known.context, number, clients, tuple(keys.get(client, "") for client in clients))
+
+    def _wrong_columns(self, number: int, told: Sequence[Message]) -> Iterator[Finding]:
+        if not told:
+            return
+        lot = self._lot(number, tuple(sorted(self.right or {})))
+        try:
+            columns = columns_of(_one(told, "columns").require("columns", *limits(lot)["columns"], lot))
+        except RefusedError as error:
+            yield Finding("message", _sentence(error), number)
+            return
+        self.columns = columns
 
     def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Finding]:
         known, clients = self._known, tuple(sorted({message.sender for message in lots}))
@@ -308,7 +349,7 @@ class _Lots:
         if strangers := sorted({*clients} - ({*due} & known.clients.keys())):
             yield Finding("lot", f"client {strangers[0]} contributed to the lot of a round that it is not in", number)
             return
-        lot = Lot(known.context, number, due, tuple(known.clients.get(client, "") for client in due))
+        lot = self._lot(number, due)
         try:
             require_distinct(lots)
             for message in lots:
@@ -339,7 +380,7 @@ class _Buffers:
         self.number, self._known, self._add, self._attempts = number, known, add, attempts
         self._played: dict[bytes, list[Message]] = {}
         for message in messages:
-            if message.step != "lot":
+            if message.step not in OF_ROUND:
                 self._played.setdefault(message.terms, []).append(message)
         self.opened: dict[int, Opened] = {}
         self.unplayed: list[tuple[int, ...]] = []
@@ -357,6 +398,13 @@ class _Buffers:
             all_terms.append(terms)
             yield from (Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages))
         yield from self._wrong_members(all_terms, lots)
+        told = lots.columns
+        if told is not None and all_terms:
+            due = len(told), coordinates_digest(told)
+            for terms in all_terms:
+                if (terms.columns, terms.coordinates) != due:
+                    sentence = "the terms have another set of columns than the server told"
+                    yield Finding("terms", sentence, self.number, terms.buffer)
 
     def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
         wrong = [("terms", sentence) for sentence in wrong_terms(terms, self._known, self.number)]

@@ -128,13 +128,14 @@ class Kept:
     Attributes:
         record: keeps every message.
         signers: its identities; None makes new ones for each buffer.
-        reveal: has the clients of a round, by its number, reveal their parts in its lot; called before its buffers.
+        reveal: has the clients of a round, by its number, reveal their parts in its lot, and tells the columns that
+            they agreed on, None for all; called before its buffers.
         told: round and buffer -> terms and sum of what was opened before a break; it is not opened again.
     """
 
     record: Record
     signers: Signers | None = None
-    reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
+    reveal: Callable[[int, Sequence[int], Ints | None], None] = lambda number, clients, columns: None
     told: Mapping[tuple[int, int], tuple[Terms, Opened]] = field(default_factory=dict)
 
 

@@ -38,6 +38,9 @@ MOST_NUMBER = 2**53 - 1
 
 _KEY, _ATTEMPT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}")
 
+COLUMN_BYTES, MOST_COLUMNS = 4, 2**28
+"""Of the number of a column as a message tells it; and how many columns can be summed."""
+
 BITS = (2, 24)
 """Of a value, least and most, as ``quantise`` has them."""
 
@@ -294,6 +297,21 @@ class Lot:
 def coordinates_digest(columns: Ints) -> str:
     """The digest of the columns of the model that are summed, ``(c,)`` int64 ascending: 64 hexadecimal digits."""
     return hashlib.sha256(b"fuaudit coordinates" + columns.astype("<i8").tobytes()).hexdigest()
+
+
+def columns_bytes(columns: Ints) -> bytes:
+    """The columns of the model that are summed, ``(c,)`` int64 ascending, as a message tells them."""
+    return columns.astype("<u4").tobytes()
+
+
+def columns_of(content: bytes) -> Ints:
+    """The inverse, of a multiple of 4 bytes. RefusedError where columns do not ascend."""
+    if len(content) % COLUMN_BYTES:
+        raise RefusedError(f"columns have {COLUMN_BYTES} bytes each, and {len(content)} bytes are none")
+    columns = np.frombuffer(content, dtype="<u4").astype(np.int64)
+    if (columns[1:] <= columns[:-1]).any():
+        raise RefusedError("columns do not ascend, or one comes twice")
+    return columns
 
 
 def new_attempt() -> str:

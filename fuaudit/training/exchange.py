@@ -114,7 +114,8 @@ class Transport(Protocol):
     those at the places of a round, are in each sum. ``secured(suite, before, books, apart)`` is a transport with the
     same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages ``before``, and raises
     UsageError where it cannot; ``books`` is what its parties remember, ``apart`` says whether these are processes, and
-    its ``suite`` and the ``bits`` of a value can be read.
+    its ``suite`` and the ``bits`` of a value can be read. Its ``mean_of(total, rows, like)`` is what the server is
+    shown of an opened sum of so many rows: without that nobody can tell models from sums alone.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]

@@ -56,6 +56,7 @@ class Audit(Protocol):
             "" for an audit without tests. May be left out.
         recomputes: what it works out itself where it comes to a decision, a part of a sentence. May be left out.
         knows_received: whether it judges runs with rounds that came in messages. Left out, it is not asked about them.
+        knows_sealed: whether it judges sealed views. Left out, it is not asked about them.
 
     It may also have ``cost(case)``, a sentence about the work to come.
     """

@@ -24,6 +24,10 @@ WITHOUT_PLAN = frozenset({"regeneration"})
 OF_THE_DATA = frozenset({"execution", "regeneration"})
 """The kinds of evidence that do not arise where rounds came in messages: no data makes what came."""
 
+VIEW = (
+    "The spec asks for {}, and the run is a sealed view. Nothing in it tells what was drawn, nor whose rows models "
+    "were made of, so it shows nothing about a request. The operator has the whole run."
+)
 NO_ROWS = "The rows are not at hand: give their folder with --data ROOT."
 
 
@@ -57,6 +61,8 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
         return Conclusion(verdict, _said(*min((pair for pair in pairs if pair[1].verdict is verdict), key=_follows)))
     if claim.of_request and not evidence.run.is_child:
         return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
+    if claim.of_request and evidence.run.sealed:
+        return Conclusion(Verdict.INCONCLUSIVE, VIEW.format(claim.title))
     if claim.of_request and (came := evidence.received):
         return Conclusion(
             Verdict.INCONCLUSIVE,
@@ -73,7 +79,8 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
     if verdict is not Verdict.PASS:
         undecided = (_said(c, f) for c, f in required if f.verdict is not Verdict.PASS)
         reason = next(undecided, "The spec has no required check that applies to this run.")
-        return Conclusion(verdict, f"{reason} {NO_ROWS}" if evidence.dataset is None else reason)
+        lacks_rows = evidence.dataset is None and not evidence.run.sealed
+        return Conclusion(verdict, f"{reason} {NO_ROWS}" if lacks_rows else reason)
     given = {word for check, _ in required for word in check.declared.evidence}
     given |= WITHOUT_PLAN & spec.evidence if moot else set()
     given -= OF_THE_DATA if evidence.received else set()

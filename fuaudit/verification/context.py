@@ -56,15 +56,18 @@ def context_of(case: Case, delta: float | None = None) -> dict[str, Any]:
         "model": digest_of_vector(run.model),
         "served": _model_in_use(case),
         "metrics": run.metrics,
-        "participation": {name: run.participation[name] for name in ("cohorts", "uploads")}
-        | {"own_accuracy": run.own_accuracy},
         "released": released(case, delta),
     }
+    if run.sealed:
+        table["sealed"] = True
+    else:
+        seen = {name: run.participation[name] for name in ("cohorts", "uploads")}
+        table["participation"] = seen | {"own_accuracy": run.own_accuracy}
     if "edited_by" in info:
         # uploads are those of the plan; what the edit itself sent is no part of them
         table["edited_by"] = info["edited_by"]
-        del table["participation"]["uploads"]
-    elif not run.exchange.plain:
+        table.get("participation", {}).pop("uploads", None)
+    elif not run.exchange.plain and not run.sealed:
         table["traffic"] = traffic(run).table()
     if (sums := sums_of(run)) is not None:
         table["sums"] = sums.table()

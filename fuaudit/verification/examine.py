@@ -18,6 +18,12 @@ from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spec import Check
 
 NOTHING = "It shows nothing about the run."
+SEALED = (
+    "The run is a sealed view, and this audit needs more than the server may be given: seeds of draws, the partition, "
+    "rows and clients' secrets. The operator has the whole run, and its clients have the rows."
+)
+"""Why an audit is not asked of a sealed view."""
+
 SOME = "Rounds of the lineage"
 """What came in messages, as the beginning of a sentence."""
 
@@ -60,7 +66,9 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
 
 
 def unknown_to(check: Check, case: Case) -> str:
-    """Why an audit is not asked, as a sentence; empty where it is: most judge runs whose rounds were simulated."""
+    """Why an audit is not asked, as a sentence; empty where it is: most judge whole runs with simulated rounds."""
+    if case.run.sealed and not says(check.built, "knows_sealed"):
+        return SEALED
     came = case.evidence.received
     if not came or says(check.built, "knows_received"):
         return ""

@@ -38,12 +38,13 @@ def gather(run: Run, given: Given) -> Evidence:
     """
     parent = parent_of(run, as_path(given.get("parent")))
     chain = (run, *lineage(parent))
-    known_rows = max(one.rows for one in chain if isinstance(one, Run))
+    known_rows = max((one.rows for one in chain if isinstance(one, Run) and not one.sealed), default=0)
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
     told, roster = given.get("commitment"), given.get("roster")
     commitment = None if told is None else told.strip().lower()
     receipts = receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment)
-    read = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
+    # no row could be compared with what a sealed view was committed to, so none is at hand for it
+    read = None if run.sealed else rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
     dataset = read and turned(read, run.config.adversary, owners_known(chain, receipts))
     known = Known(
         commitment,
@@ -75,13 +76,13 @@ def owners_known(chain: Sequence[Run | Tombstone], receipts: Sequence[Receipt]) 
     """Row -> client when training started, by the runs of a lineage; of rows that these lack, by receipts."""
     found = {row.id: receipt.client for receipt in receipts for row in receipt.rows}
     for run in chain:
-        found |= run.owner if isinstance(run, Run) else {}
+        found |= run.owner if isinstance(run, Run) and not run.sealed else {}
     return found
 
 
 def _clients_rows(oldest: Run | Tombstone) -> Container[int] | None:
     """The ids of all rows that a client had when training began; None where they are not known."""
-    whole = isinstance(oldest, Run) and not oldest.is_child and not oldest.pruned
+    whole = isinstance(oldest, Run) and not oldest.is_child and not oldest.pruned and not oldest.sealed
     return oldest.original.owner if isinstance(oldest, Run) and whole else None
 
 

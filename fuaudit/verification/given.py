@@ -73,6 +73,9 @@ LEAST = {
 }
 """The whole numbers among them, and the least of each."""
 
+OF_WHOLE = ("data", "erased", "receipts", "request")
+"""What is compared with the partition, with leaves or with names, none of which a sealed view has."""
+
 _COMMITMENT = re.compile("[0-9A-Fa-f]{64}")
 
 SILENT = {"stopping": "fixed", "workers": 1, "budget": 0, "receipts": ()}
@@ -127,6 +130,12 @@ def require_used(given: Mapping[str, Any], spec: Spec, run: Run) -> None:
         raise UsageError(
             f"no check of {spec.id} looks at {', '.join(unused)}: nothing would be compared with what was given",
             "Leave it out, or choose a spec whose checks use it.",
+        )
+    if run.sealed and (lost := [ARGUMENTS[w] for w in OF_WHOLE if w in told or isinstance(given.get(w), Dataset)]):
+        raise UsageError(
+            f"{run.path} is a sealed view: nothing in it could be compared with {', '.join(lost)}, for it holds no "
+            "partition and no salts that open leaves",
+            "Leave that out, or verify the whole run.",
         )
     if not run.is_child and (ours := [ARGUMENTS[word] for word in ("request", "parent") if word in told]):
         raise UsageError(

@@ -140,6 +140,8 @@ def default_spec(run: Run, expected: Request | None = None) -> str:
     Samples that went with their client are no samples: the model is what training without the client gives.
     """
     asked = expected or (run.request if run.is_child else Request())
+    if run.sealed:  # whose samples these are, is not told
+        return "sample-erasure" if asked.kind == "sample" and asked.samples else "client-erasure"
     taken = {client for number in asked_in(run, asked) for client in run.requests[number - 1].clients}
     with_client = any(run.owner.get(sample) in taken for sample in asked.samples)
     return "sample-erasure" if asked.kind == "sample" and asked.samples and not with_client else "client-erasure"

@@ -18,8 +18,9 @@ from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of, names_of_transcript
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.streams import Ints
 from fuaudit.secure.suites import Kept, Signers
-from fuaudit.secure.terms import Lot, Opened, Terms
+from fuaudit.secure.terms import Lot, Opened, Terms, columns_bytes
 from fuaudit.secure.transcript import ENDS, Chain, Transcript, messages_of, opened_in, read_chain
 
 if TYPE_CHECKING:
@@ -133,12 +134,15 @@ class _Identities(dict[int, Identity]):
 
 def _revealing(
     run: Run, plan: Plan, keeper: Keeper, signers: Signers, revealed: Collection[int]
-) -> Callable[[int, Sequence[int]], None]:
-    """Has the clients of a round reveal their parts in its lot, where there is one, and they have not ``revealed``."""
+) -> Callable[[int, Sequence[int], Ints | None], None]:
+    """Has the clients of a round reveal their parts in its lot, where there is one, and they have not ``revealed``.
+
+    Then the server tells the columns that they agreed on: whoever has no rows cannot find them.
+    """
     lots: Lots | None = run.lots
     commitment, contexts = run.commitment, run.contexts
 
-    def reveal(number: int, clients: Sequence[int]) -> None:
+    def reveal(number: int, clients: Sequence[int], columns: Ints | None) -> None:
         if lots is None or number in revealed:
             return
         generation = generation_of(plan, number)
@@ -147,5 +151,7 @@ def _revealing(
         for client in clients:
             said = lots.contribution(client, generation, number)
             keeper.record(Message.signed("lot", client, said, lot, signers.clients[client]))
+        if columns is not None and len(columns):
+            keeper.record(Message.unsigned("columns", columns_bytes(columns), lot))
 
     return reveal

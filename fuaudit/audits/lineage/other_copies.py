@@ -22,6 +22,7 @@ from fuaudit.runs.layout import (
     Held,
     file_of,
     is_clients_own,
+    is_withheld,
     round_of,
     stays,
 )
@@ -126,7 +127,8 @@ def _holding(ancestor: Run, asked: tuple[Request, ...], later: tuple[Request, ..
 
 def _held(ancestor: Run) -> Iterator[tuple[str, Held]]:
     """The files of an ancestor that can hold what was erased since, in the order of the table of files."""
-    there = sorted(name for name in ancestor.files if not (ancestor.redacted and is_clients_own(name)))
+    lacks = is_withheld if ancestor.sealed else is_clients_own if ancestor.redacted else lambda name: False
+    there = sorted(name for name in ancestor.files if not lacks(name))
     for file in FILES.values():
         if file.held:
             yield from ((name, file.held) for name in there if file_of(name) is file)

@@ -17,6 +17,7 @@ from fuaudit.audits.provenance.draws import absence, in_words, key_reuse, never_
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import noise_used_once, parties_follow, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
+from fuaudit.audits.provenance.view import of_view
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -34,10 +35,13 @@ class Provenance:
         {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon", "roster"}
     )
     knows_received: ClassVar[bool] = True
+    knows_sealed: ClassVar[bool] = True
     recomputes: ClassVar[str] = "the keys, and the plan or model that the method makes of the parent's"
 
     def examine(self, case: Case) -> Finding:
-        """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
+        """FAIL if any answer is; INCONCLUSIVE if one is missing, as of every sealed view; PASS otherwise."""
+        if case.run.sealed:
+            return _of_view(case)
         chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain]
         answers += [anchor(case), beacon(case)]
@@ -111,6 +115,15 @@ class Provenance:
             plainly=_joined(plainly) if worst is Verdict.PASS else "",
             qualification=_joined(qualifications) if worst is Verdict.PASS else "",
         )
+
+
+def _of_view(case: Case) -> Finding:
+    """Of a sealed view."""
+    answers = of_view(case)
+    worst = Verdict.FAIL if any(one.verdict is Verdict.FAIL for one in answers) else Verdict.INCONCLUSIVE
+    told = sorted(answers, key=lambda answer: answer.verdict is not worst)
+    details = tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told))
+    return Finding("provenance", Subject.RUN, worst, told[0].text, SHOWS_NOT, details=details)
 
 
 def _joined(sentences: Iterable[str]) -> str:

@@ -37,6 +37,8 @@ class Again:
 
 def not_at_hand(case: Case) -> str:
     """Why nobody can make the sums again here; empty where it can be done."""
+    if case.run.sealed:
+        return "The run is a sealed view: it holds no partition and no secrets of clients."
     if case.run.redacted:
         return "The run is redacted: the secrets are not there with which its clients drew."
     judged = without_rows(case)

@@ -1,23 +1,25 @@
 """Whether the messages of secure sums are those of the protocol, and the model was made of what they opened.
 
-Two halves. The first needs no secret of a client: the chain is that of which the ledger holds heads, envelopes are
+Three parts. The first needs no secret of a client: the chain is that of which the ledger holds heads, envelopes are
 signed by who was committed to, buffers are what the lots give, and sums are made again from what was sent. The second
-has the clients' secrets and rows: every opened number is that of the rows in the clear. Without it the numbers behind
-ciphertexts are a key holder's word.
+needs none either: from the sums that were opened everything that the server does behind the transport is executed, and
+gives the stored models. The third has the clients' secrets and rows: every opened number is that of the rows in the
+clear. Without it the numbers behind ciphertexts are a key holder's word. Of a sealed view the first two decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
+from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
-from fuaudit.runs.layout import CHAIN
+from fuaudit.runs.layout import CHAIN, MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
@@ -35,6 +37,39 @@ NO_SUITE = "The ledger of the run names no suite that made its sums."
 SHOWS_NOT = "It shows nothing of messages that nobody recorded."
 GONE = "The chain is the one of which the ledger holds heads. Its messages went with a prune: no sum can be made again."
 NO_ROWS = "The messages are those of the protocol; whether the sums are those of the clients' rows was not looked at."
+SERVED_ALONE = (
+    "The messages are those of the protocol, and the models were made of the sums that they opened; whether the sums "
+    "are those of the clients' rows was not looked at."
+)
+NOT_OF_SUMS = "Stored models are not those that the sums make which the messages opened."
+NO_HALF = "The messages are those of the protocol; whether models were made of the opened sums, cannot be told here."
+NO_PLACES = (
+    "The messages are those of the protocol, and the models were made of the sums that they opened. In which order "
+    "clients were drawn follows from seeds, which the operator has: so who was to be with whom is not known."
+)
+NO_SUMS = "No sum was opened in any round: there is nothing to make again."
+OF_NO_ROWS = (
+    "The opened sums are taken as they are: a sealed view holds no rows and no secrets of clients, with which they "
+    "could be made again. The operator and the clients have these."
+)
+NOT_EXPORTED = f"What lies in {MODEL} is not the last stored model."
+BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
+NOT_DRAWN = (
+    "Clients who contributed to a lot are taken for all who were drawn for its round, and rounds without messages for "
+    "rounds without clients: a sealed view holds no seeds. The operator has them."
+)
+AS_COMMITTED = (
+    "Who signs is who the commitment of the ledger covers: provenance compares it with --commitment, and its parties "
+    "with --roster."
+)
+EQUAL_NAMES = (
+    "Where versions, processor and plugins of two platforms are equal, both make equal bits of what the server does, "
+    "or bits that differ by rounding alone; without rows no canary can be compared."
+)
+ROUNDED = (
+    "the difference is as small as rounding: another machine of the same name may have made the models, and without "
+    "rows no canary can be compared"
+)
 UNSEEN = (
     "The messages are those of the protocol. An ancestor that is not at hand as a whole may have opened rounds from "
     "the same models, and the difference of such sums tells the row of who was erased."
@@ -53,10 +88,17 @@ class Transcript:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"transcript"})
     uses: ClassVar[frozenset[str]] = frozenset({"data", "parent"})
-    recomputes: ClassVar[str] = "every sum from the messages of its buffer, and from the rows of its clients"
+    knows_sealed: ClassVar[bool] = True
+    recomputes: ClassVar[str] = (
+        "every sum from the messages of its buffer, every model from the sums, and every sum from the rows of its "
+        "clients"
+    )
 
     def examine(self, case: Case) -> Finding:
-        """FAIL where a message or a sum is wrong; INCONCLUSIVE without rows; NOT_APPLICABLE where nothing is there."""
+        """FAIL where a message, a sum or a model is wrong; NOT_APPLICABLE where nothing is there.
+
+        INCONCLUSIVE without rows, but for a sealed view, whose PASS says what was not looked at.
+        """
         run = case.run
         if suite_of(run.ledger) is None:
             return Finding(NAME, Subject.RUN, Verdict.NOT_APPLICABLE, NO_SUITE, SHOWS_NOT)
@@ -80,8 +122,17 @@ class Transcript:
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
+        half = served(run, checked)
+        if half.others:
+            elsewhere, trusted = _platforms(case, half)
+            verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
+            more = [] if made is None else [*other_sums(checked.opened, made)]
+            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.findings, *more])], *trusted)
+        if run.sealed:
+            return _of_view(case, checked, half, finding)
         if made is None:
-            return finding(Verdict.INCONCLUSIVE, NO_ROWS, [missing])
+            shows = NO_ROWS if half.missing else SERVED_ALONE
+            return finding(Verdict.INCONCLUSIVE, shows, [*filter(None, [half.missing]), missing])
         if wrong := [*other_sums(checked.opened, made)]:
             shows = "Sums that were opened, or models that were made of them, are not those of the clients' rows."
             if elsewhere := case.rerun.elsewhere(run):
@@ -90,17 +141,55 @@ class Transcript:
         if unseen_ancestors(case):
             return finding(Verdict.INCONCLUSIVE, UNSEEN)
         if not checked.opened:
-            return finding(Verdict.INCONCLUSIVE, "No sum was opened in any round: there is nothing to make again.")
+            return finding(Verdict.INCONCLUSIVE, NO_SUMS)
         return finding(
             Verdict.PASS,
             f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
             "they opened are those of the clients' rows, and the models were made of them.",
-            [
-                f"round {at}: clients {members} were drawn together, and nothing of them was opened"
-                for at, members in checked.unplayed[:SOME]
-            ],
+            [*filter(None, [half.missing]), *_unplayed(checked)],
             AS_IT_RAN,
         )
+
+
+def _of_view(case: Case, checked: Checked, half: Served, finding: Callable[..., Finding]) -> Finding:
+    """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
+    if not is_exported(case.run):
+        return finding(Verdict.FAIL, NOT_EXPORTED)
+    if half.missing:
+        return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
+    if unordered(case.run):
+        return finding(Verdict.INCONCLUSIVE, NO_PLACES)
+    if unseen_ancestors(case):
+        return finding(Verdict.INCONCLUSIVE, UNSEEN)
+    if not checked.opened:
+        return finding(Verdict.INCONCLUSIVE, NO_SUMS)
+    rounds = [event["round"] for event in told_rounds(case.run)]
+    return finding(
+        Verdict.PASS,
+        f"{counted(checked.messages, 'message')} are those of the protocol, and the models of "
+        f"{counted(len(rounds), 'round')} were made of the {counted(len(checked.opened), 'sum')} that "
+        "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
+        [*_unplayed(checked)],
+        AS_IT_RAN,
+        OF_NO_ROWS,
+        BEGINNING.format(rounds[0]),
+        NOT_DRAWN,
+        AS_COMMITTED,
+    )
+
+
+def _unplayed(checked: Checked) -> list[str]:
+    """A line for each of the first buffers that were drawn and not opened."""
+    told = "were drawn together, and nothing of them was opened"
+    return [f"round {at}: clients {members} {told}" for at, members in checked.unplayed[:SOME]]
+
+
+def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Why bits of the server's half need not agree; empty where they must, and what that assumes."""
+    if case.dataset is not None:
+        return case.rerun.elsewhere(case.run), (EQUAL_BITS,)
+    elsewhere = [*named_otherwise(case.run)]
+    return elsewhere or ([ROUNDED] if half.rounding else []), (EQUAL_NAMES,)
 
 
 def _checked(run: Run, made: Again | None) -> Checked:

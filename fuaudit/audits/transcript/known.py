@@ -12,11 +12,14 @@ from fuaudit.commitments.lots import context_of
 from fuaudit.declared import offers
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError
+from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
 from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
+from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.recheck import Checked, Finding, Known
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
@@ -41,9 +44,8 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     transport: Any = run.exchange.secured(suite, Books()).transport
     clients = {who: key for who, key in keys.items() if isinstance(who, int)}
     witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
-    generation = _generation(run)
-    lots = run.contents.lots
-    ends = {} if lots is None else {c: end.tobytes() for c, end in zip(run.contents.clients, lots, strict=True)}
+    generation, ends, cohort = _generation(run), run.signatories.ends, _cohort(run)
+    known_order = not run.sealed or draws_in_order(run.law)
     return Known(
         suite,
         run.rounds_executed,
@@ -56,18 +58,41 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         context=context_of(run.commitment, run.contexts[generation]),
         ends=ends,
         earlier=generation * run.law.rounds,
-        cohort=lambda number: tuple(sorted({*run.plan.cohort(number)})),
-        buffers=_buffers(run, transport) if ends and offers(transport, "members") else None,
+        cohort=lambda number: tuple(sorted({*cohort(number)})),
+        buffers=_buffers(run, transport, cohort) if ends and known_order and offers(transport, "members") else None,
         columns=columns if columns is not None else all_columns(run),
     )
 
 
 def _generation(run: Run) -> int:
     """With the keys of which generation the run's own rounds draw."""
-    found = {generation_of(run.plan, event["round"]) for event in told_rounds(run)}
+    found = {generation_of(run.segments, event["round"]) for event in told_rounds(run)}
     if len(found) > 1:
         raise EvidenceError(f"rounds of {run.path} draw with keys of generations {sorted(found)}")
     return found.pop() if found else 0
+
+
+Cohorts = Callable[[int], Sequence[int]]
+"""Round -> its clients, in the order of their places."""
+
+
+def _cohort(run: Run) -> Cohorts:
+    """The clients of rounds, by the plan. A sealed view has no seeds: there those who contributed to a lot, ascending.
+
+    Whether more of them were drawn is not known then, and neither is whether a round was left out in which no model
+    was made.
+    """
+    if not run.sealed:
+        return run.plan.cohort
+    chain = chain_of(run.path)
+    return lambda number: sorted(entry.sender for entry in chain.of_round(number) if entry.step == "lot")
+
+
+def draws_in_order(law: Law) -> bool:
+    """Whether a law is known to draw the distinct clients of a round ascending, so that who they are tells places."""
+    if is_foreign(law):
+        return False
+    return type(law) is AvailabilityLaw or (type(law) is UniformLaw and not law.replacement)
 
 
 def all_columns(run: Run) -> Columns | None:
@@ -79,16 +104,16 @@ def all_columns(run: Run) -> Columns | None:
     return lambda number: whole
 
 
-def _buffers(run: Run, transport: Any) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
+def _buffers(run: Run, transport: Any, cohort: Cohorts) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
     """Who is with whom, by what clients contributed to a round's lot: no secret is needed."""
 
     def buffers(number: int, contributions: Mapping[int, bytes]) -> list[tuple[int, ...]]:
-        context = run.contexts[generation_of(run.plan, number)]
+        context = run.contexts[generation_of(run.segments, number)]
         key = lot_key(run.commitment, context, number, contributions)
         generations = [Generation(_nobodys, b"", lambda _, clients: key) for _ in run.contexts]
-        draws = PlannedDraws(run.plan, tuple(generations))
+        draws = PlannedDraws(run.segments, tuple(generations))
         lot = draws.lot(number, Place("transport"), sorted(contributions))
-        found: list[tuple[int, ...]] = transport.members(run.plan.cohort(number), lot)
+        found: list[tuple[int, ...]] = transport.members(cohort(number), lot)
         return found
 
     return buffers

@@ -1,0 +1,49 @@
+"""What a sealed view tells of its provenance: who was committed to, and how its plan goes on from its parent's.
+
+It holds no seed, so whether draws follow from the commitment is not known. A view can be refuted, and never passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.audits.provenance.commitment import anchor, beacon, own_commitment, roster
+from fuaudit.runs.layout import CONFIG
+from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
+from fuaudit.verification.case import Case
+
+NO_SEEDS = (
+    "What was drawn is not known: a sealed view holds no seeds, no partition and no secrets of clients. The operator "
+    "has them, and may give an auditor the whole run."
+)
+
+
+def of_view(case: Case) -> list[CheckResult]:
+    """Every question that can be asked of a sealed view, and that the rest cannot."""
+    chain = (case.run, *case.evidence.ancestors)
+    answers = [own_commitment(case, run) for run in chain]
+    answers += [anchor(case), beacon(case)]
+    answers += [roster(case)] if case.run.exchange.signs else []
+    return [*answers, *_links(chain), unclear(NO_SEEDS)]
+
+
+def _links(chain: Sequence[Run | Tombstone]) -> Iterator[CheckResult]:
+    """Whether each run of a lineage at hand goes on from its parent as it says."""
+    for child, parent in pairwise(chain):
+        if isinstance(child, Run):
+            yield _link(child, parent)
+
+
+def _link(child: Run, parent: Run | Tombstone) -> CheckResult:
+    if parent.files[CONFIG] != child.files[CONFIG]:
+        return fails(f"{name_of(child)} has another config than its parent.")
+    if isinstance(parent, Tombstone):
+        return unclear(f"The plan of {name_of(parent)} was removed by a prune.")
+    if parent.requests != child.requests[:-1]:
+        return fails(f"The requests of {name_of(child)} do not continue those of its parent.")
+    if child.info["first_change"] != list(child.segments.first_change(parent.segments)):
+        return fails(f"The plan of {name_of(child)} goes on from its parent's elsewhere than it says.")
+    return holds(f"The plan of {name_of(child)} keeps its parent's segments up to the first change that it names.")

@@ -1,0 +1,208 @@
+"""The server's half of a run once more: from the sums that a transcript opened to the models that were made of them.
+
+Each round begins with the model and the memory of the server that are stored before it. What was opened is all that
+comes of its clients; everything behind the transport is executed: means of buffers, the robust rule, the other stages.
+It takes no row and no secret of a client, so whoever has a sealed view can do it. A round of which nothing was opened
+leaves model and memory as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fuaudit.audits.transcript.known import draws_in_order, told_rounds
+from fuaudit.declared import offers, says
+from fuaudit.runs.layout import MODEL
+from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.platforms import COUNTED, makers_of, plugins_of, versions
+from fuaudit.runs.run import Run
+from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.secure.suites import Books
+from fuaudit.secure.terms import Opened
+from fuaudit.training.engines.protocol import single_threaded
+from fuaudit.training.exchange import Delivery, Exchange, server_half
+from fuaudit.training.execute import StepSizes
+from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, State, owner_of, stripped
+from fuaudit.training.setup import device_of
+
+OTHER = "the stored model, or what the server remembers beside it, is not what the opened sums make"
+WAYS = 10_000
+"""In so many ways, at most, parameters are laid beside each other."""
+
+ROUNDING = 256
+"""So many units of the last digit, of the largest number of a tensor, can be rounding on a machine of the same name."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the server's half gives of a run's own rounds, each from what is stored before it.
+
+    Attributes:
+        others: the rounds after which something else is stored, ascending.
+        rounding: whether all of it is so little that another machine may have rounded otherwise.
+        missing: why nothing was executed, as a sentence; empty where it was.
+    """
+
+    others: tuple[int, ...] = ()
+    rounding: bool = False
+    missing: str = ""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong."""
+        return [Finding("model", OTHER, number) for number in self.others]
+
+
+def served(run: Run, checked: Checked) -> Served:
+    """Execute everything behind the transport, from the sums that were opened; all of them fit their messages.
+
+    Raises:
+        UsageError: the transport has no sums that the run's suite could make, or the run's device is not here.
+    """
+    exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
+    if missing := _missing(run, exchange, checked):
+        return Served(missing=missing)
+    single_threaded()
+    device, others, small = device_of(run.config.run.device), list[int](), True
+    for event in told_rounds(run):
+        number = event["round"]
+        sums = [checked.opened[at] for at in sorted(checked.opened) if at[0] == number]
+        stored, columns = _kept(*run.checkpoint(number)), checked.columns.get(number)
+        if columns is not None and columns[-1] >= len(stored[""]):
+            others.append(number)
+            small = False
+            continue
+        made = _kept(*_after(run, exchange, number, sums, columns, device))
+        if not _same(made, stored):
+            others.append(number)
+            small &= _is_rounding(made, stored)
+    return Served(tuple(others), bool(others) and small)
+
+
+def _missing(run: Run, exchange: Exchange, checked: Checked) -> str:
+    """Why nobody can execute it here, as a sentence; empty where it can be done."""
+    stages = exchange.server.stages
+    if not offers(exchange.transport, "mean_of"):
+        return "The transport does not say what the server is shown of an opened sum."
+    if any(says(stage, "draws") for stage in stages) and run.redacted:
+        return (
+            "A stage of the server draws with what all clients share, which is not here: it lies with the clients' "
+            "secrets, which the operator has."
+        )
+    if run.sealed and any("samples" in says(stage, "depends_on") for stage in stages):
+        return "A stage of the server depends on how many samples there are, which the server may not be given."
+    if any(owner_of(name) == SOLVER for name in run.checkpoint(run.checkpoints[-1])[1]):
+        return "The solver remembers something of clients' updates beside the model, which no sum makes."
+    lacking = sorted({number for number, _ in checked.opened} - checked.columns.keys()) if exchange.agrees else []
+    if lacking:
+        return f"The transcript does not tell which columns clients agreed on, first in round {lacking[0]}."
+    return ""
+
+
+def unordered(run: Run) -> bool:
+    """Whether a sealed view does not tell at which places clients stood, so that lots do not tell their buffers."""
+    return run.sealed and not draws_in_order(run.law)
+
+
+def _after(
+    run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
+) -> tuple[Tensor, State]:
+    """Model and state after a round, of what is stored before it and the sums of its buffers in their order."""
+    vector, state = run.checkpoint(number - 1)
+    vector, transport, learner = vector.to(device), exchange.transport, run.learner
+    before = {name: tensor.to(device) for name, tensor in stripped(SERVER, state).items()}
+    count = len(vector) if columns is None else len(columns)
+    means = [transport.mean_of(np.asarray(one.sums), len(one.members), vector) for one in sums]
+    rows = torch.stack(means) if means else vector.new_empty(0, count)
+    total = 0 if run.sealed else run.plan.retained.size  # no stage asks for it where it is not known
+    cohort = _nobody(device, len(run.members), total).counted(len(rows))
+    context = ExchangeContext(
+        number,
+        cohort,
+        vector,
+        StepSizes(learner.step_size, learner.decay).at(number),
+        None if columns is None else torch.from_numpy(columns).to(device),
+        draws=() if run.redacted else run.stage_draws(run.plan),
+    )
+    after = server_half(exchange, Delivery(rows, cohort, rows), context, before)
+    return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
+
+
+def _nobody(device: torch.device, members: int, total: int) -> Cohort:
+    """A cohort without places."""
+    none = torch.zeros(0, dtype=torch.int64, device=device)
+    return Cohort(none, none, none, none, none < 0, members, total)
+
+
+def _kept(vector: Tensor, state: State) -> Mapping[str, Tensor]:
+    """What the server has after a round: the model and its memory."""
+    return {"": vector} | {name: tensor for name, tensor in state.items() if owner_of(name) == SERVER}
+
+
+def _same(made: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> bool:
+    """Whether all bits are equal: a sign of zero is one."""
+    return made.keys() == stored.keys() and all(
+        (tensor.dtype, tensor.shape) == (stored[name].dtype, stored[name].shape)
+        and tensor.contiguous().numpy().tobytes() == stored[name].contiguous().numpy().tobytes()
+        for name, tensor in made.items()
+    )
+
+
+def _is_rounding(made: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> bool:
+    """Whether two rounds have one form, and numbers that differ by rounding at most."""
+    return made.keys() == stored.keys() and all(
+        tensor.shape == stored[name].shape
+        and tensor.dtype == stored[name].dtype
+        and (torch.equal(tensor, stored[name]) or _near(tensor, stored[name]))
+        for name, tensor in made.items()
+    )
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    if not one.is_floating_point():
+        return False
+    largest = float(torch.maximum(one.abs().max(), other.abs().max()))
+    return float((one - other).abs().max()) <= ROUNDING * torch.finfo(one.dtype).eps * largest
+
+
+def is_exported(run: Run) -> bool:
+    """Whether the named parameters of a run are its last model, in whatever order they lie there.
+
+    Without rows nobody can build the model, which says the order. Of parts that fit at one place the longest goes
+    first; what was made to need many ways is taken for another model.
+    """
+    vector = run.model.numpy().tobytes()
+    parts = sorted((array.tobytes() for array in run.arrays(MODEL).values()), key=lambda part: (-len(part), part))
+    return sum(map(len, parts)) == len(vector) and _tiles(vector, parts)
+
+
+def _tiles(whole: bytes, parts: list[bytes]) -> bool:
+    """Whether some parts, each once, make a whole."""
+    ways = [(0, tuple(range(len(parts))))]
+    for _ in range(WAYS):
+        if not ways:
+            return False
+        at, left = ways.pop()
+        if not left:
+            return True
+        fitting = {parts[place]: place for place in reversed(left) if whole.startswith(parts[place], at)}
+        ways += [(at + len(part), tuple(p for p in left if p != place)) for part, place in fitting.items()]
+    return False
+
+
+def named_otherwise(run: Run) -> Iterator[str]:
+    """What says, without the rows that a canary needs, that the run's own rounds were made on another platform."""
+    rounds = [event["round"] for event in told_rounds(run)]
+    here, plugins = versions(run.config.run.device), plugins_of(run.config)
+    for platform in makers_of(run.ledger, rounds[-1] + 1, rounds[0] - 1) if rounds else ():
+        named = [name for name in COUNTED if platform.versions.get(name) != here.get(name)]
+        named += ["plugins"] if platform.plugins != plugins else []
+        if named:
+            since = f"what {run.path.name} stores from round {platform.since} on"
+            yield f"{since} was made on another platform: other {', '.join(named)}"

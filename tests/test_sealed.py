@@ -1,0 +1,795 @@
+"""Sealed views: what the server may be given of a run is opened and verified, and shows no more than it can."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from secure_transcripts import Kept as InMemory
+from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
+from test_transcript_runs import examined, messages, parties
+from tests_support import AUDIT_KEY, in_messages, secret
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.transcript.audit import Transcript
+from fuaudit.audits.transcript.known import draws_in_order
+from fuaudit.commitments.blocks import digest_from, state_after
+from fuaudit.draws import Keyed
+from fuaudit.errors import EvidenceError, RedactedError, UsageError
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import pretty_json, tensor_bytes
+from fuaudit.plans import Request, UniformLaw, WeightedLaw
+from fuaudit.runs.account import account_of
+from fuaudit.runs.encoding import digest_of_vector, files_of_round
+from fuaudit.runs.kin import kinship
+from fuaudit.runs.layout import (
+    BODIES,
+    CHECKPOINT,
+    FILES,
+    LEDGER,
+    MANIFEST,
+    MODEL,
+    VIEW,
+    Reader,
+    file_of,
+    is_withheld,
+    names_in,
+    of_round,
+)
+from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.runs.manifest import digest_of_files, entry_of, manifest_bytes
+from fuaudit.runs.neighbours import neighbours
+from fuaudit.runs.transcripts import chain_of
+from fuaudit.secure.envelope import terms_of
+from fuaudit.secure.messages import Message
+from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.suites import Suite
+from fuaudit.secure.terms import columns_bytes, columns_of
+from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.verification.case import Case
+from fuaudit.verification.claims import CLAIMS
+from fuaudit.verification.conclude import conclude
+from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.spec import read_spec
+from fuaudit.workflow.append import append
+from fuaudit.workflow.prune import prune
+from fuaudit.workflow.redact import redact
+from fuaudit.workflow.seal import seal
+from fuaudit.workflow.writer import begun_transcript
+
+REMEMBERING = FEDREP | {"server": [{"use": "coordinate-median"}, {"use": "momentum", "beta": 0.5}]}
+SUITES = "plain", "bfv+mask"
+ABSENT = ("INCONCLUSIVE", "sealed view")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of each suite, which nobody may change."""
+    return {suite: trained(tmp_path_factory.mktemp("whole") / "run", REMEMBERING, suite) for suite in SUITES}
+
+
+@pytest.fixture(scope="module")
+def views(whole, tmp_path_factory):
+    """The sealed view of each, likewise."""
+    return {suite: seal(run, tmp_path_factory.mktemp("views") / "view") for suite, run in whole.items()}
+
+
+@pytest.fixture
+def copied(views, tmp_path):
+    """A copy of a sealed view, to be changed."""
+    return lambda suite="plain": load_run(shutil.copytree(views[suite].path, tmp_path / f"view of {suite}"))
+
+
+def without_attacks():
+    """The spec of sums, without the attacks on openings of their own, which take seconds."""
+    spec = read_spec("secure-aggregation")
+    checks = tuple(one for one in spec.checks if one.audit["use"] != "aggregation-attacks")
+    return replace(spec, id="view", checks=checks, origin="")
+
+
+def looked_at(view, parent=None):
+    return Transcript().examine(Case(Evidence(view, parent, None), Keyed(AUDIT_KEY)))
+
+
+def sealed_again(path, course=lambda event: event):
+    """A sealed view whose ledger and manifest were made anew around what is there, as its forger can."""
+    files = json.loads((path / MANIFEST).read_text())["files"]
+    files = {n: entry_of((path / n).read_bytes()) if (path / n).exists() else entry for n, entry in files.items()}
+    events = [event for event in read_ledger(path).events if event["event"] != "sealed"]
+    (path / LEDGER).unlink()
+    ledger = Ledger()
+    for event in map(course, events):
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        ledger = append(path, ledger, event["event"], **facts)
+    ledger = append(path, ledger, "sealed", digest=digest_of_files(files))
+    (path / MANIFEST).write_bytes(manifest_bytes(digest_of_files(files), files, ledger.head))
+    return load_run(path)
+
+
+def holding(view, number, vector, state):
+    """A view with another model after a round: manifest and ledger follow."""
+    for name, content in files_of_round(number, vector, state, None).items():
+        (view.path / name).write_bytes(content)
+    if number == view.rounds_executed:
+        (view.path / MODEL).write_bytes(exported(view, vector))
+
+    def course(event):
+        ours = event["event"] == "round" and event["round"] == number
+        return event | ({"model": digest_of_vector(vector)} if ours else {})
+
+    return sealed_again(view.path, course)
+
+
+def exported(view, vector):
+    """The named parameters of a model: weight and bias of a linear layer, in this order."""
+    named, at = {}, 0
+    for name, array in sorted(view.arrays(MODEL).items(), reverse=True):
+        named[name] = vector.numpy()[at : at + array.size].reshape(array.shape)
+        at += array.size
+    return tensor_bytes(named)
+
+
+def telling(view, changed):
+    """A view with other messages: chain, ledger and manifest follow."""
+    shutil.rmtree(view.path / "transcript")
+    keeper = begun_transcript(view.path)
+    for message in changed:
+        keeper.record(message)
+    chain = chain_of(view.path)
+
+    def course(event):
+        return event | ({"transcript": chain.head_after(event["round"])} if event["event"] == "round" else {})
+
+    return sealed_again(view.path, course)
+
+
+def columns(run):
+    """Round -> the columns that the server told."""
+    return {one.round: columns_of(one.body) for one in messages(run) if one.step == "columns"}
+
+
+# what it is
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_sealed_view_has_the_digest_of_its_run_and_what_the_server_may_be_given(whole, views, suite):
+    run, view = whole[suite], views[suite]
+    assert (view.digest, view.sealed, view.redacted) == (run.digest, True, True)
+    assert (run.sealed, view.commitment) == (False, run.commitment)
+    there = set(names_in(view.path))
+    assert there == {name for name in names_in(run.path) if file_of(name).is_for(Reader.SERVER)} | {VIEW}
+    assert all((view.path / name).read_bytes() == (run.path / name).read_bytes() for name in there - {VIEW})
+    assert (view.members, view.contexts) == (run.members, run.contexts)
+    assert view.signatories == run.signatories
+    for name in sorted(set(run.files) - there):
+        with pytest.raises(RedactedError, match=f"{name} is not in it, for the server may not be given that"):
+            view.read(name)
+
+
+def test_of_the_table_of_files_the_server_is_given_no_key_and_nothing_of_one_client():
+    """What a sealed view lacks stands in one column: a new file that nobody thought of is withheld."""
+    given = {file.name for file in FILES.values() if not file.is_withheld}
+    assert given == {
+        "manifest.json", "ledger.jsonl", "run.json", "config.toml", "plan.json", "edit.json",
+        "checkpoints/NNNNNN.safetensors", "received/NNNNNN.safetensors", "transcript/chain.jsonl",
+        "transcript/NNNNNN.bodies", "metrics.json", "model.safetensors", "former-manifest.json", "tombstone.json",
+        VIEW,
+    }  # fmt: skip
+    assert is_withheld("another.json")
+
+
+def named_data():
+    """Rows of four clients with names, eight of one and four of another."""
+    owners = torch.tensor([0] * 8 + [1] * 4 + [2] * 6 + [3] * 6)
+    return replace(tiny_dataset(), owners=owners, owner_names=("Aurelia", "Bartholomew", "Cunegonde", "Demetrius"))
+
+
+def test_no_key_secret_salt_name_or_row_is_in_any_file(tmp_path):
+    """Nor who has how many rows: a view of other numbers has other states, and nothing else tells them apart."""
+    data = named_data()
+    run = train(REMEMBERING | {"partition": {"use": "by-owner"}}, tmp_path / "run", data, secret(1), secure="bfv+mask")
+    view = seal(run, tmp_path / "view")
+    own, keys = run.document("clients/secrets.json"), run.document("keys.json")
+    hidden = [secret(1), *(bytes.fromhex(one) for table in own["generations"] for one in table.values())]
+    hidden += [bytes.fromhex(one) for one in (*own["shared"], *own["parties"], keys["partition"])]
+    hidden += [bytes.fromhex(row[3]) for row in (*own["salts"], *keys["seeds"]) if row[2] == "seed"]
+    hidden += [parties(run).witness.private, parties(run).holder.private]
+    hidden += [one.tobytes() for one in (data.inputs.numpy(), data.test_inputs.numpy()) for one in one]
+    hidden += [leaf for client in run.contents.clients for leaf in run.contents.leaves_of(client)]
+    names = [name.encode() for name in data.owner_names]
+    assert set(own["names"].values()) == set(data.owner_names)
+    assert len(hidden) > 70
+    for name in names_in(view.path):
+        content = (view.path / name).read_bytes()
+        found = [one for one in hidden if one in content or one.hex().encode() in content]
+        assert not found, name
+        assert not [one for one in names if one in content], name
+    table = json.loads((view.path / VIEW).read_text())
+    assert [client for client, *_ in table["clients"]] == [0, 1, 2, 3]
+    assert all(len(state) == 64 and len(rest) == 2 * (17 + 96) for _, state, rest in table["clients"])
+
+
+@pytest.mark.parametrize("size", [64, 65, 81, 113, 118, 119, 120, 127, 128, 145, 177, 200])
+def test_sha256_goes_on_from_a_state(size):
+    text = np.random.default_rng(size).bytes(size)
+    assert digest_from(state_after(text[:64]), 64, text[64:]).hex() == sha256(text)
+
+
+def test_sealing_twice_gives_the_same_bytes_and_so_does_sealing_a_redacted_run(whole, views, tmp_path, bytes_of):
+    run = whole["bfv+mask"]
+    expected = bytes_of(views["bfv+mask"].path)
+    assert bytes_of(seal(run.path, tmp_path / "again").path) == expected
+    assert bytes_of(seal(redact(run, tmp_path / "redacted"), tmp_path / "of redacted").path) == expected
+
+
+def test_what_cannot_be_sealed(whole, views, tmp_path):
+    with pytest.raises(UsageError, match="is a sealed view already"):
+        seal(views["plain"], tmp_path / "no")
+    with pytest.raises(UsageError, match="lies inside the run"):
+        seal(whole["plain"], whole["plain"].path / "no")
+    with pytest.raises(UsageError, match="exists"):
+        seal(whole["plain"], views["plain"].path)
+    simulated = trained(tmp_path / "simulated", REMEMBERING, None)
+    came = in_messages(simulated, tmp_path / "came", tiny_dataset(), secret(1))
+    with pytest.raises(UsageError, match="came in messages, and who was drawn for them is not in a sealed view"):
+        seal(came, tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
+# what decides
+
+
+@pytest.fixture(scope="module")
+def verified(views):
+    """What the whole spec says of a view."""
+    return verify(views["bfv+mask"].path, "secure-aggregation", key=AUDIT_KEY, save=False)
+
+
+def test_what_decides_passes_and_the_rest_says_what_is_missing_and_who_has_it(verified):
+    found = {finding.audit: finding for finding in verified.findings}
+    assert {name: str(one.verdict) for name, one in found.items()} == {
+        "integrity": "PASS",
+        "replay": "INCONCLUSIVE",
+        "provenance": "INCONCLUSIVE",
+        "lineage": "INCONCLUSIVE",
+        "transcript": "PASS",
+        "aggregation-attacks": "PASS",
+    }
+    assert verified.verdict == "INCONCLUSIVE"
+    for name in ("replay", "provenance", "lineage"):
+        assert "sealed view" in found[name].shows
+        assert "The operator has" in found[name].shows
+    assert "holds what it committed to" in "".join(found["provenance"].details)
+    assert "nobody looked at their contents" in found["integrity"].shows
+    assert "contents.safetensors" in found["integrity"].details[-1]
+    told = found["transcript"]
+    assert "a sealed view does not tell" in told.shows
+    assert (told.values["sums"], told.values["rounds"]) == (4, 2)
+    assert any("holds no rows and no secrets of clients" in line for line in told.assumptions)
+    assert any("holds no seeds" in line for line in told.assumptions)
+
+
+def concluded(views, verified, deciding, **changes):
+    """What follows of some findings alone, and what they say."""
+    pairs = zip(verified.spec.checks, verified.findings, strict=True)
+    checks, findings = zip(*(pair for pair in pairs if pair[1].audit in deciding), strict=True)
+    spec = replace(verified.spec, id="view", checks=checks, origin="", **changes)
+    return conclude(spec, findings, Evidence(views["bfv+mask"], None, None), ())
+
+
+def test_a_spec_of_what_decides_passes_and_names_what_it_rests_on(views, verified):
+    found = concluded(views, verified, {"integrity", "transcript", "aggregation-attacks"})
+    assert found.verdict == "PASS", found.reason
+    assert any("opened sums are taken as they are" in line for line in found.rests_on)
+    assert any("holds no seeds" in line for line in found.rests_on)
+    assert any(line.startswith("Files that the server may not be given") for line in found.rests_on)
+
+
+@pytest.mark.parametrize("asks", [claim for claim in CLAIMS if claim != "sums"])
+def test_no_claim_about_a_request_passes(family, verified, asks):
+    """Also of a child, by audits that pass: what it needs beside them does not bear on it."""
+    found = concluded({"bfv+mask": family[1]}, verified, {"integrity", "transcript"}, asks=asks)
+    assert found.verdict == "INCONCLUSIVE"
+    assert "the run is a sealed view" in found.reason
+    assert "it shows nothing about a request" in found.reason
+
+
+def test_what_was_given_and_can_be_compared_is_compared(views, tmp_path):
+    view, spec = views["plain"], without_attacks()
+    lines = [f"{who} {key.hex()}" for who, key in view.signatories.identities.items()]
+    lines += [
+        f"{who} {key.hex()}" for who, key in zip(("witness", "key holder"), view.signatories.parties, strict=True)
+    ]
+    (tmp_path / "roster").write_text("\n".join(lines))
+    given = {"commitment": view.commitment, "roster": tmp_path / "roster"}
+
+    def provenance(**changes):
+        result = verify(view, spec, key=AUDIT_KEY, save=False, **given | changes)
+        return next(one for one in result.findings if one.audit == "provenance")
+
+    assert provenance().verdict == "INCONCLUSIVE"
+    assert provenance(commitment="0" * 64).verdict == "FAIL"
+    (tmp_path / "other").write_text("\n".join([lines[1].replace("1 ", "0 ", 1), *lines[1:]]))
+    assert provenance(roster=tmp_path / "other").verdict == "FAIL"
+    for word, value in (("data", tiny_dataset()), ("data", tmp_path), ("receipts", [tmp_path / "receipt"])):
+        with pytest.raises(UsageError, match="is a sealed view: nothing in it could be compared with --"):
+            verify(view, spec, save=False, **{word: value})
+
+
+# what is wrong
+
+
+def test_a_model_that_was_not_made_of_the_sums_is_found(copied):
+    view = copied()
+    vector, state = view.checkpoint(2)
+    forged = vector.clone()
+    forged[3] += 0.25
+    found = looked_at(holding(view, 2, forged, state))
+    assert (found.verdict, found.shows) == (
+        "FAIL", "Stored models are not those that the sums make which the messages opened.",
+    )  # fmt: skip
+    assert [line[:14] for line in found.details] == ["round 2, model"]
+
+
+def test_another_model_under_the_names_of_parameters_is_found(copied):
+    view = copied()
+    (view.path / MODEL).write_bytes(exported(view, view.model * 2))
+    found = looked_at(sealed_again(view.path))
+    assert (found.verdict, found.shows) == ("FAIL", "What lies in model.safetensors is not the last stored model.")
+
+
+def test_a_stage_of_the_server_that_was_skipped_is_found(copied):
+    """Momentum is left out of the model, and its memory is that of an honest server."""
+    view = copied()
+    (before, _), (_, state) = view.checkpoint(1), view.checkpoint(2)
+    velocities = [view.checkpoint(number)[1]["server.1.velocity"][0] for number in (1, 2)]
+    found = looked_at(holding(view, 2, before - (velocities[1] - 0.5 * velocities[0]), state))
+    assert (found.verdict, [line[:14] for line in found.details]) == ("FAIL", ["round 2, model"])
+
+
+def test_a_memory_of_the_server_that_sums_do_not_make_is_found(copied):
+    view = copied()
+    vector, state = view.checkpoint(2)
+    found = looked_at(holding(view, 2, vector, state | {"server.1.velocity": 2 * state["server.1.velocity"]}))
+    assert (found.verdict, [line[:14] for line in found.details]) == ("FAIL", ["round 2, model"])
+
+
+def test_a_model_of_other_coordinates_is_found(copied):
+    """The update lies on the neighbours of the columns that clients agreed on."""
+    view = copied()
+    (before, _), (_, state), agreed = view.checkpoint(0), view.checkpoint(1), columns(view)[1]
+    assert 0 < len(agreed) < len(before)
+    moved = state["server.1.velocity"].roll(1, dims=-1)
+    found = looked_at(holding(view, 1, before - moved[0], state | {"server.1.velocity": moved}))
+    assert (found.verdict, found.details[0][:14]) == ("FAIL", "round 1, model")
+
+
+def test_other_columns_than_all_signed_are_found(copied):
+    view = copied()
+
+    def altered(one):
+        if (one.step, one.round) != ("columns", 1):
+            return one
+        told = columns_of(one.body)
+        others = sorted({*range(max(told) + 2)} - {*told.tolist()})[:1] + told.tolist()[1:]
+        return replace(one, body=columns_bytes(np.array(sorted(others))))
+
+    found = looked_at(telling(view, map(altered, messages(view))))
+    assert found.verdict == "FAIL"
+    assert found.details[0].endswith("the terms have another set of columns than the server told")
+
+
+def test_columns_that_nobody_told_leave_it_open(copied):
+    view = copied()
+    found = looked_at(telling(view, [one for one in messages(view) if one.step != "columns"]))
+    assert found.verdict == "INCONCLUSIVE"
+    assert found.details == ("The transcript does not tell which columns clients agreed on, first in round 1.",)
+
+
+def other_sum(run, view):
+    """Messages in which one opened number is one more, signed by whoever signs it."""
+    signers, terms = parties(run), {}
+    for one in messages(view):
+        if one.step == "terms":
+            terms[one.terms] = terms_of(one)
+        if one.step in ("receipt", "opened") and (one.round, one.buffer) == (1, 0):
+            of = terms[one.terms]
+            receipt = Receipt.of(one, of)
+            body = replace(receipt, sums=receipt.sums + (np.arange(of.columns) == 0)).body()
+            if one.step == "opened":
+                yield Message.unsigned("opened", body, of)
+            else:
+                yield Message.signed("receipt", one.sender, body, of, signers.holder)
+        else:
+            yield one
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_sum_that_was_changed_is_found(whole, copied, suite):
+    """In the open it is not that of the messages; behind ciphertexts the model was not made of it."""
+    view = copied(suite)
+    found = looked_at(telling(view, [*other_sum(whole[suite], view)]))
+    assert found.verdict == "FAIL"
+    reason = "is not the sum of the rows that came" if suite == "plain" else "is not what the opened sums make"
+    assert reason in found.details[0]
+
+
+def test_a_key_holder_who_lies_and_a_server_who_believes_it_pass_and_the_finding_says_so(whole, copied):
+    """The limit of a sealed view: numbers behind ciphertexts are the key holder's word. With the rows it is a FAIL."""
+    view = copied("bfv+mask")
+    view = telling(view, [*other_sum(whole["bfv+mask"], view)])
+    for number in (1, 2):
+        vector, state = made_of_sums(view, number)
+        view = holding(view, number, vector, state)
+    found = looked_at(view)
+    assert found.verdict == "PASS", found.details
+    assert "The opened numbers are the key holder's word" in found.shows_not
+    assert any("taken as they are" in line for line in found.assumptions)
+
+
+def made_of_sums(view, number):
+    """The model and the memory that the sums of a round make, computed here by hand: medians, then momentum."""
+    vector, state = view.checkpoint(number - 1)
+    unit, opened, of = view.exchange.client_stages.stages[-1].step, {}, None
+    for one in messages(view):
+        if one.round == number and one.step == "terms":
+            of = terms_of(one)
+        if one.round == number and one.step in ("receipt", "opened"):
+            opened[one.buffer] = Receipt.of(one, of)
+    means = [torch.tensor(one.sums * unit / len(one.members), dtype=torch.float64) for _, one in sorted(opened.items())]
+    row = torch.zeros(len(vector))
+    row[columns(view)[number]] = torch.stack(means).to(torch.float32).quantile(0.5, dim=0)
+    velocity = state["server.1.velocity"] * 0.5 + row
+    return vector - velocity[0], {"server.1.velocity": velocity}
+
+
+def test_the_models_are_those_that_are_computed_by_hand(views):
+    for number in (1, 2):
+        vector, state = made_of_sums(views["plain"], number)
+        stored, kept = views["plain"].checkpoint(number)
+        assert torch.equal(vector, stored)
+        assert torch.equal(state["server.1.velocity"], kept["server.1.velocity"])
+
+
+def test_a_round_that_is_left_out_must_leave_the_model_as_it_was(copied):
+    """Its messages are gone, and the ledger tells of no sums; the model moved all the same."""
+    view = copied()
+    kept = [one for one in messages(view) if one.round != 2]
+
+    def silent(event):
+        return {k: v for k, v in event.items() if k != "told"} if event.get("round") == 2 else event
+
+    telling(view, kept)
+    found = looked_at(sealed_again(view.path, silent))
+    assert (found.verdict, [line[:14] for line in found.details]) == ("FAIL", ["round 2, model"])
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_buffers_that_the_lot_does_not_give_are_found(whole, copied, suite):
+    view, signers, again = copied(suite), parties(whole[suite]), InMemory()
+    told = messages(view)
+    (a, b), (c, d) = (terms_of(one).members for one in told if one.step == "terms" and one.round == 1)
+    of = next(terms_of(one) for one in told if one.step == "terms")
+    for number, members in enumerate(((a, c), (b, d))):
+        Suite(suite, of.most).opened(
+            np.zeros((2, of.columns), dtype=np.int64), of.bits, sorted(members), at=(1, number),
+            signers=signers, record=again.transcript.record, coordinates=of.coordinates,
+        )  # fmt: skip
+    lots = [one for one in told if one.step in ("lot", "columns") and one.round == 1]
+    found = looked_at(telling(view, [*lots, *again.messages(), *(one for one in told if one.round == 2)]))
+    assert found.verdict == "FAIL"
+    assert sum(line.endswith("were not drawn together") for line in found.details) == 2
+
+
+def test_another_platform_leaves_it_open_and_so_does_rounding(copied):
+    view = copied()
+    vector, state = view.checkpoint(2)
+    near = vector.clone()
+    near[3] = torch.nextafter(near[3], torch.tensor(9.0))
+    found = looked_at(holding(view, 2, near, state))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "as small as rounding" in found.details[0]
+    far = holding(load_run(view.path), 2, vector + 1, state)
+    assert looked_at(far).verdict == "FAIL"
+    versions = far.info["versions"] | {"processor": "another"}
+    (far.path / "run.json").write_bytes(pretty_json(far.info | {"versions": versions}))
+
+    def course(event):
+        return event | ({"versions": versions} if event["event"] == "platform" else {})
+
+    found = looked_at(sealed_again(far.path, course))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "another platform: other processor" in found.details[0]
+
+
+# other rounds
+
+
+DROPOUTS = {"use": "dropouts", "rounds": 4, "batch": 2, "step_size": 0.2, "first_all": False, "steps": 1}
+OTHERS = {
+    "one buffer of everybody": (FEDAVG, "mask"),
+    "some clients a round": (
+        FEDAVG | {"learner": FEDAVG["learner"] | {"cohort": 3}, "transport": {"use": "secure-sum", "size": 3}},
+        "plain",
+    ),
+    "shares of noise": (SHARES, "plain"),
+    "a buffer that is discarded": (INFINITE, "plain"),
+    "rounds without clients": (
+        FEDAVG
+        | {
+            "learner": DROPOUTS | {"scenario": "static", "probability": 0.5},
+            "solver": {"use": "sgd"},
+            "transport": {"use": "secure-sum", "size": 2},
+        },
+        "plain",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_trainings_pass(tmp_path, monkeypatch, name):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    run = trained(tmp_path / "run", *OTHERS[name])
+    view = seal(run, tmp_path / "view")
+    found = looked_at(view)
+    assert found.verdict == "PASS", (found.shows, found.details)
+    assert examined(run).verdict == "PASS"
+    if name == "rounds without clients":
+        sizes = [len(cohort) for cohort in run.participation["cohorts"]]
+        assert min(sizes) < 2 <= max(sizes)
+    if name == "a buffer that is discarded":
+        assert found.values["sums"] == 2
+        assert all("nothing of them was opened" in line for line in found.details)
+
+
+def test_a_round_of_which_nothing_was_opened_leaves_the_model_as_it_was(tmp_path):
+    """One client came, or nobody: no sum is opened, and a model that moved all the same was not made of any."""
+    run = trained(tmp_path / "run", *OTHERS["rounds without clients"])
+    view = seal(run, tmp_path / "view")
+    number = next(n for n, cohort in enumerate(run.participation["cohorts"], 1) if len(cohort) < 2)
+    assert torch.equal(view.checkpoint(number)[0], view.checkpoint(number - 1)[0])
+    found = looked_at(holding(view, number, view.checkpoint(number)[0] + 1, {}))
+    assert (found.verdict, found.details[0][:14]) == ("FAIL", f"round {number}, model")
+
+
+def test_a_stage_of_the_server_that_draws_is_executed_where_what_clients_share_is_there(tmp_path):
+    tables = FEDREP | {"server": [{"use": "bucketing", "size": 2}, {"use": "mean"}]}
+    run = trained(tmp_path / "run", tables, "plain")
+    whole = [examined(run), examined(run, data=False)]
+    assert [str(one.verdict) for one in whole] == ["PASS", "INCONCLUSIVE"]
+    assert "the models were made of the sums" in whole[1].shows
+    found = looked_at(seal(run, tmp_path / "view"))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "draws with what all clients share" in found.details[0]
+
+
+def test_an_order_that_only_seeds_tell_leaves_it_open():
+    assert draws_in_order(UniformLaw(1, 2, 1, 1, replacement=False))
+    assert not draws_in_order(UniformLaw(1, 2, 1, 1))
+    assert not draws_in_order(WeightedLaw(1, 2, 1, 1, weights=((0, 1), (1, 1))))
+
+
+# what is smuggled in
+
+
+def test_what_the_server_may_not_be_given_is_refused(whole, views, tmp_path):
+    run = whole["plain"]
+    lacking = sorted(set(run.files) - set(names_in(views["plain"].path)))
+    assert {"keys.json", "clients/secrets.json", "clients/000001.safetensors", "partition.safetensors"} < {*lacking}
+    for number, name in enumerate(lacking):
+        path = shutil.copytree(views["plain"].path, tmp_path / str(number))
+        (path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(run.path / name, path / name)
+        with pytest.raises(EvidenceError, match=f"is a sealed view and holds {name}, which the server may not"):
+            load_run(path)
+    path = shutil.copytree(views["plain"].path, tmp_path / "strange")
+    (path / "rows.safetensors").write_bytes(b"")
+    with pytest.raises(EvidenceError, match=r"not listed: rows.safetensors"):
+        load_run(path)
+
+
+def test_a_row_beside_a_model_is_refused(views, tmp_path):
+    """Whoever makes manifest and ledger anew hides it in no tensor, and in no field."""
+    path = shutil.copytree(views["plain"].path, tmp_path / "tensor")
+    name, view = of_round(CHECKPOINT, 2), views["plain"]
+    arrays = view.arrays(name) | {"state.server.0.row": np.ones((4, 3), dtype=np.float32)}
+    (path / name).write_bytes(tensor_bytes(arrays))
+    with pytest.raises(EvidenceError, match=r"has memories in checkpoints/000002\.safetensors that nothing"):
+        sealed_again(path)
+    table = json.loads((view.path / VIEW).read_text())
+    path = shutil.copytree(views["plain"].path, tmp_path / "field")
+    (path / VIEW).write_bytes(pretty_json(table | {"name": "Aurelia"}))
+    with pytest.raises(EvidenceError, match="'name'"):
+        load_run(path)
+    (path / VIEW).unlink()
+    with pytest.raises(EvidenceError, match="missing"):
+        load_run(path)
+
+
+def spoiled(table):
+    """Every field of a view with another value."""
+    client, state, rest = table["clients"][1]
+    for place in range(0, len(rest), 2):
+        other = rest[:place] + f"{int(rest[place : place + 2], 16) ^ 1:02x}" + rest[place + 2 :]
+        yield table | {"clients": [table["clients"][0], [client, state, other], *table["clients"][2:]]}
+    yield table | {"clients": [table["clients"][0], [client, state[::-1], rest], *table["clients"][2:]]}
+    yield table | {"clients": table["clients"][:-1]}
+    yield table | {"clients": table["clients"][::-1]}
+    yield table | {"clients": [[client, state, rest[:-64]] for client, state, rest in table["clients"]]}
+    yield table | {"tests": table["tests"] + 1}
+    yield table | {"parties": table["parties"][::-1]}
+    yield table | {"parties": table["parties"][:1]}
+    yield table | {"contexts": ["0" * 64]}
+    for name in ("partition_digest", "seeds_digest", "tests_digest"):
+        yield table | {name: table[name][::-1]}
+
+
+def test_no_field_of_what_opens_the_commitment_can_be_another(copied):
+    view = copied()
+    table = json.loads((view.path / VIEW).read_text())
+    count = 0
+    for other in spoiled(table):
+        (view.path / VIEW).write_bytes(pretty_json(other))
+        with pytest.raises(EvidenceError):
+            load_run(view.path)
+        count += 1
+    assert count > 120
+    (view.path / VIEW).write_bytes(pretty_json(table))
+    assert load_run(view.path).sealed
+
+
+def test_a_whole_run_has_no_such_file(whole, views, tmp_path):
+    path = shutil.copytree(whole["plain"].path, tmp_path / "run")
+    shutil.copy(views["plain"].path / VIEW, path / VIEW)
+    with pytest.raises(EvidenceError, match="is a sealed view and holds"):
+        load_run(path)
+
+
+# children, prunes, other runs
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """A run and its child, each whole and as a sealed view, and the child pruned."""
+    folder = tmp_path_factory.mktemp("family")
+    (folder / "views").mkdir()
+    parent = trained(folder / "parent", NOISY, "bfv+mask")
+    child = unlearn(parent, "retrain", Request.of([0]), folder / "child", data=tiny_dataset())
+    made = [seal(run, folder / "views" / run.path.name) for run in (parent, child)]
+    pruned, _ = prune(shutil_copy(folder, "child", "parent"))
+    return [*made, pruned]
+
+
+def shutil_copy(folder, *names):
+    """Copies of runs beside each other, of which the first is opened."""
+    for name in names:
+        shutil.copytree(folder / name, folder / "pruned" / name)
+    return load_run(folder / "pruned" / names[0])
+
+
+def test_a_child_is_verified_beside_the_view_of_its_parent(family, tmp_path):
+    parent, child, _ = family
+    assert child.members == (1, 2, 3)
+    found = looked_at(child, parent)
+    assert found.verdict == "PASS", found.details
+    result = verify(child, without_attacks(), key=AUDIT_KEY, save=False)
+    told = {one.audit: one for one in result.findings}
+    assert (told["integrity"].verdict, told["transcript"].verdict) == ("PASS", "PASS")
+    assert any("keeps its parent's segments" in line for line in told["provenance"].details)
+    about = verify(child, "client-erasure", key=AUDIT_KEY, save=False, budget=0)
+    assert about.verdict == "INCONCLUSIVE"
+    assert {str(one.verdict) for one in about.findings} <= {"PASS", "INCONCLUSIVE", "NOT_APPLICABLE"}
+    alone = shutil.copytree(child.path, tmp_path / "alone" / "child")
+    told = {one.audit: one for one in verify(alone, without_attacks(), key=AUDIT_KEY, save=False).findings}
+    assert told["integrity"].verdict == "INCONCLUSIVE"
+
+
+def test_a_request_that_names_somebody_else_is_refused(family, tmp_path):
+    _, child, _ = family
+    path = shutil.copytree(child.path, tmp_path / "views" / "child")
+    plan = json.loads((path / "plan.json").read_text())
+    plan["requests"][0]["clients"] = [7]
+    (path / "plan.json").write_bytes(pretty_json(plan))
+
+    def course(event):
+        return event | ({"clients": [7]} if event["event"] == "request" else {})
+
+    with pytest.raises(EvidenceError, match=r"forgets clients in plan\.json whom view\.json does not have"):
+        sealed_again(path, course)
+
+
+def test_another_context_of_a_request_is_refused(family, tmp_path):
+    _, child, _ = family
+    path = shutil.copytree(child.path, tmp_path / "child")
+    table = json.loads((path / VIEW).read_text())
+    (path / VIEW).write_bytes(pretty_json(table | {"contexts": ["0" * 64]}))
+    with pytest.raises(EvidenceError, match=r"has another context in view\.json than its request in plan\.json makes"):
+        load_run(path)
+
+
+def test_a_view_is_listed_without_names(family, fuaudit):
+    code, out, _ = fuaudit("runs", family[1].path.parent)
+    assert (code, "of parent by retrain: client 0" in out) == (0, True)
+
+
+def test_a_pruned_run_is_sealed_as_it_is(family, tmp_path):
+    view = seal(family[2], tmp_path / "view")
+    assert (view.pruned, view.sealed, view.digest) == (True, True, family[2].digest)
+    assert not list((view.path / "transcript").glob("*.bodies"))
+    found = looked_at(view)
+    assert (found.verdict, "no sum can be made again" in found.shows) == ("NOT_APPLICABLE", True)
+    assert "former-manifest.json" in names_in(view.path)
+
+
+def test_a_run_whose_sums_no_suite_made_is_sealed_too(tmp_path, tiny):
+    clear = seal(tiny(tmp_path / "run"), tmp_path / "view")
+    assert clear.signatories.identities == {}
+    assert not {"keys.json", "clients.json", "contents.safetensors"} & set(names_in(clear.path))
+    result = verify(clear, "secure-aggregation", key=AUDIT_KEY, save=False)
+    assert {one.audit: str(one.verdict) for one in result.findings} == {
+        "integrity": "PASS", "replay": "INCONCLUSIVE", "provenance": "INCONCLUSIVE", "lineage": "INCONCLUSIVE",
+        "transcript": "NOT_APPLICABLE", "aggregation-attacks": "NOT_APPLICABLE",
+    }  # fmt: skip
+
+
+def test_what_lies_beside_a_run_is_known_for_what_it_is(family, tmp_path, fuaudit):
+    """A view is no second run of a family; alone it does not tell how its rounds were drawn. It holds models."""
+    for run in ("parent", "child"):
+        shutil.copytree(family[0].path.parents[1] / run, tmp_path / run)
+    before = spent(load_run(tmp_path / "parent"))
+    shutil.copytree(family[0].path, tmp_path / "a view of the parent")
+    shutil.copytree(family[1].path, tmp_path / "a view of the child")
+    assert spent(load_run(tmp_path / "parent")) == before
+    shutil.rmtree(tmp_path / "child")
+    kin = kinship(load_run(tmp_path / "parent"))
+    assert {name: why[:19] for name, why in kin.gaps.items()} == {"a view of the child": "it is a sealed view"}
+    shutil.copytree(family[0].path.parents[1] / "child", tmp_path / "child")
+    pruned, _ = prune(load_run(tmp_path / "child"), allow_orphans=True)
+    assert {path.name for path in neighbours(pruned).without_keys} == {"a view of the parent", "a view of the child"}
+
+
+def spent(run):
+    return {name: towards.spent.rounds for name, towards in account_of(run).towards.items()}
+
+
+# what is shown of it
+
+
+def test_it_is_sealed_shown_verified_and_reported(whole, tmp_path, fuaudit):
+    code, out, _ = fuaudit("seal", whole["plain"].path, "--out", tmp_path / "view")
+    assert (code, whole["plain"].digest in out) == (0, True)
+    code, out, _ = fuaudit("show", tmp_path / "view")
+    assert (code, "a sealed view" in out, "not here" in out) == (0, True, True)
+    document = json.loads(fuaudit("show", tmp_path / "view", "--json")[1])
+    assert document["sealed"]
+    assert "keys.json" in document["lacking"]
+    roster = fuaudit("show", tmp_path / "view", "--roster")[1]
+    assert roster == fuaudit("show", whole["plain"].path, "--roster")[1]
+    code, out, _ = fuaudit("verify", tmp_path / "view", "--spec", "secure-aggregation", "--key", AUDIT_KEY.hex())
+    assert code == 3
+    assert "unlearn first" not in out
+    for form in ("html", "md", "json", "junit"):
+        assert fuaudit("report", tmp_path / "view", "--format", form)[0] == 0
+    code, out, _ = fuaudit("runs", tmp_path)
+    assert (code, "view" in out) == (0, True)
+    for words in (("receipt", tmp_path / "view", "--client", "0"), ("prune", tmp_path / "view", "--yes")):
+        assert fuaudit(*words)[0] in (2, 4)
+    code, _, err = fuaudit("unlearn", tmp_path / "view", "--with", "fats", "--client", "0")
+    assert (code, "sealed view" in err) == (4, True)
+
+
+# whole runs
+
+
+def test_whole_runs_are_asked_too(whole, tmp_path):
+    """Without rows the models are compared with the opened sums; then with those of the rows."""
+    run = whole["bfv+mask"]
+    found = examined(run, data=False)
+    assert found.verdict == "INCONCLUSIVE"
+    assert "the models were made of the sums that they opened" in found.shows
+    assert examined(run).verdict == "PASS"
+    assert set(columns(run)) == {1, 2}
+    assert (run.path / of_round(BODIES, 1)).exists()
