@@ -40,8 +40,8 @@ def gather(run: Run, given: Given) -> Evidence:
     chain = (run, *lineage(parent))
     known_rows = max(one.rows for one in chain if isinstance(one, Run))
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
-    told, roster = given.get("commitment"), given.get("roster")
-    commitment = None if told is None else told.strip().lower()
+    commitment, head = digest_of(given.get("commitment")), digest_of(given.get("ledger_head"))
+    roster = given.get("roster")
     receipts = receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment)
     read = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
     dataset = read and turned(read, run.config.adversary, owners_known(chain, receipts))
@@ -56,6 +56,7 @@ def gather(run: Run, given: Given) -> Evidence:
         given.get("erased") is not None,
         isinstance(given.get("data"), Dataset),
         isinstance(given.get("data"), Path | str),
+        head,
     )
     return Evidence(run, parent, dataset, known)
 
@@ -64,6 +65,11 @@ def roster_for(run: Run, path: Path) -> Roster:
     """A list of parties and keys to compare a run with; UsageError where nobody signs in its rounds."""
     committed_keys(run)
     return read_roster(path)
+
+
+def digest_of(told: str | None) -> str | None:
+    """A digest as it is written in ledgers, however it was copied; None for none."""
+    return None if told is None else told.strip().lower()
 
 
 def as_path(given: Path | str | None) -> Path | None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
@@ -43,6 +44,10 @@ AS_IT_RAN = (
     "The transcript was written while the run was made: whoever has the secrets of all parties can write another one "
     "afterwards, of another suite too."
 )
+BEHIND = (
+    "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written while "
+    "they were executed: whoever has the secrets of all parties can write another one afterwards."
+)
 SOME = 10
 """How many things that are wrong a finding names."""
 
@@ -52,12 +57,15 @@ class Transcript:
     """Checks every message of the run's own rounds, and makes their sums again."""
 
     evidence: ClassVar[frozenset[str]] = frozenset({"transcript"})
-    uses: ClassVar[frozenset[str]] = frozenset({"data", "parent"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "parent", "ledger_head"})
     recomputes: ClassVar[str] = "every sum from the messages of its buffer, and from the rows of its clients"
 
     def examine(self, case: Case) -> Finding:
         """FAIL where a message or a sum is wrong; INCONCLUSIVE without rows; NOT_APPLICABLE where nothing is there."""
-        run = case.run
+        run, anchor = case.run, head(case)
+        lost = [Wrong("head", anchor.text)] * (anchor.verdict is Verdict.FAIL)
+        if lost and (suite_of(run.ledger) is None or run.pruned):
+            return Finding(NAME, Subject.RUN, Verdict.FAIL, anchor.text, SHOWS_NOT)
         if suite_of(run.ledger) is None:
             return Finding(NAME, Subject.RUN, Verdict.NOT_APPLICABLE, NO_SUITE, SHOWS_NOT)
         missing = "It was pruned." if run.pruned else not_at_hand(case)
@@ -75,8 +83,8 @@ class Transcript:
             )
 
         counts = () if checked.unread else wrong_counts(run, checked)
-        if wrong := [*checked.findings, *counts, *telling_differences(case)]:
-            shows = "Messages or sums are not as the protocol has them."
+        if wrong := [*lost, *checked.findings, *counts, *telling_differences(case)]:
+            shows = anchor.text if lost else "Messages or sums are not as the protocol has them."
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
@@ -89,6 +97,8 @@ class Transcript:
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
         if unseen_ancestors(case):
             return finding(Verdict.INCONCLUSIVE, UNSEEN)
+        if anchor.verdict is not Verdict.PASS:
+            return finding(Verdict.INCONCLUSIVE, anchor.text)
         if not checked.opened:
             return finding(Verdict.INCONCLUSIVE, "No sum was opened in any round: there is nothing to make again.")
         return finding(
@@ -99,7 +109,7 @@ class Transcript:
                 f"round {at}: clients {members} were drawn together, and nothing of them was opened"
                 for at, members in checked.unplayed[:SOME]
             ],
-            AS_IT_RAN,
+            *_on_when(case),
         )
 
 
@@ -108,6 +118,15 @@ def _checked(run: Run, made: Again | None) -> Checked:
     columns = None if made is None else made.columns.get
     content = read_bytes(run.path / CHAIN, limit_of(CHAIN))
     return recheck(content, lambda number: body_of(run.path, number), known_of(run, columns))
+
+
+def _on_when(case: Case) -> list[str]:
+    """What a PASS takes on trust of when the transcript was written."""
+    rounds, held = [event["round"] for event in told_rounds(case.run)], held_rounds(case)
+    if not held:
+        return [AS_IT_RAN]
+    behind = [BEHIND.format(first=rounds[held], last=rounds[-1])] if held < len(rounds) else []
+    return [KEPT_IN_TIME, *behind]
 
 
 def _told(wrong: Sequence[Wrong]) -> list[str]:
