@@ -117,11 +117,12 @@ def trained(name: str, tables: Mapping[str, Any], given: argparse.Namespace, not
     if (folder / "manifest.json").exists():
         return load_run(folder)
     before: list[dict[str, float]] = notes.found.get(f"seconds {name}", [])
-    begun, own = time.perf_counter(), time.process_time()
+    begun, own, session = time.perf_counter(), time.process_time(), dict[str, float]()
 
     def progress(what: str, done: int, total: int) -> None:
-        own_seconds = {"training": time.process_time() - own, "by the clock": time.perf_counter() - begun}
-        notes.keep(f"seconds {name}", [*before, own_seconds | parties()])
+        session.update(parties())  # they end before the run does
+        session.update({"training": time.process_time() - own, "by the clock": time.perf_counter() - begun})
+        notes.keep(f"seconds {name}", [*before, session])
         print(f"{name}: {what} {done} of {total}, {time.perf_counter() - begun:.1f} s", flush=True)
 
     if (folder / "run.json").exists():
