@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,7 +34,6 @@ from fedrep import BATCH, CLIENTS, RULES, key
 from machine import hardware
 from secure import clock_of
 
-from fuaudit.config import parse_toml
 from fuaudit.formats.files import write_bytes
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import TRANSCRIPT_FOLDER
@@ -57,7 +57,7 @@ RUNS = {SUITE: (SUITE, True), "plain": ("plain", False), "none": (None, False)}
 
 def config(rounds: int) -> dict[str, Any]:
     """The tables: those of the example where the sums are made, those of the studies where it is trained."""
-    example = parse_toml((ROOT / "examples" / "fedrep-secure.toml").read_bytes(), ROOT / "examples")
+    example = tomllib.loads((ROOT / "examples" / "fedrep-secure.toml").read_text())
     agreed = [one | ({"per_client": PER_CLIENT} if one["use"] == "consensus" else {}) for one in example["client"]]
     return {
         "scaling": "none",
@@ -122,8 +122,9 @@ def trained(name: str, tables: Mapping[str, Any], given: argparse.Namespace, not
     def progress(what: str, done: int, total: int) -> None:
         session.update(parties())  # they end before the run does
         session.update({"training": time.process_time() - own, "by the clock": time.perf_counter() - begun})
-        notes.keep(f"seconds {name}", [*before, session])
-        print(f"{name}: {what} {done} of {total}, {time.perf_counter() - begun:.1f} s", flush=True)
+        if what != "measured" or done == total:  # each writes a file
+            notes.keep(f"seconds {name}", [*before, session])
+            print(f"{name}: {what} {done} of {total}, {time.perf_counter() - begun:.1f} s", flush=True)
 
     if (folder / "run.json").exists():
         run = resume(folder, given.data, progress=progress, apart=apart)
@@ -238,7 +239,7 @@ def page(notes: Notes, runs: Mapping[str, Run], rounds: int) -> str:
         "| party | processor seconds | seconds a round | bytes sent | bytes a round |",
         "| --- | --- | --- | --- | --- |",
         *(
-            f"| {party} | {took:.0f} | {took / rounds:.2f} | {many:,} | {many // rounds:,} |"
+            f"| {party} | {took:.1f} | {took / rounds:.2f} | {many:,} | {many // rounds:,} |"
             for party, (took, many) in each.items()
         ),
         f"| training: all clients' steps, the server's rule, measuring | {made['training']:.0f} | "

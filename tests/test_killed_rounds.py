@@ -18,7 +18,7 @@ from fuaudit.runs.layout import CHAIN, LEDGER
 from fuaudit.runs.ledger import ledger_of
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.suites import Suite
-from fuaudit.secure.transcript import read_chain
+from fuaudit.secure.transcript import Chain, read_chain
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence, Known
@@ -47,20 +47,17 @@ POINTS = {
     "after the checkpoint": ("checkpoint", "", 5, -1, 1),
     "sealed, and no manifest": ("ledger", "sealed", 0, -1, 1),
 }
-"""A word for the place, the step, round, buffer, and the how manieth message of them."""
+"""Where it is, of which step, round and buffer, and the how manieth time that a run comes there."""
 
 
-@pytest.fixture
-def at(monkeypatch):
-    """Calls what is handed to it at every point that a run comes to, with its folder."""
-    acts, counts, writing = [], Counter(), []
+def watched(patch, act):
+    """Calls ``act`` with the folder and the point wherever a run that grows comes to one."""
+    counts, writing = Counter(), []
+    record, keep, noted, stored = Keeper.record, transcripts.append_bytes, RunWriter.record, RunWriter.checkpoint
 
     def here(folder, *where):
         counts[folder, where] += 1
-        for act in acts:
-            act(folder, (*where, counts[folder, where]))
-
-    record, keep, noted, stored = Keeper.record, transcripts.append_bytes, RunWriter.record, RunWriter.checkpoint
+        act(folder, (*where, counts[folder, where]))
 
     def recording(self, message):
         where = (message.step, message.round, message.buffer)
@@ -70,11 +67,12 @@ def at(monkeypatch):
         here(self._folder, "behind", *where)
 
     def keeping(path, content, durable=True):
-        if content and path.suffix == ".bodies" and any(point[0] == "torn" for point in POINTS.values()):
-            keep(path, content[: len(content) // 2], durable)
+        if content and path.suffix == ".bodies":
+            half = len(content) // 2
+            keep(path, content[:half], durable)
             here(path.parents[1], "torn", *writing[0])
-            content = content[len(content) // 2 :]
-        return keep(path, content, durable)
+            content = content[half:]
+        keep(path, content, durable)
 
     def noting(self, event, **facts):
         noted(self, event, **facts)
@@ -84,30 +82,48 @@ def at(monkeypatch):
         stored(self, round_number, vector, state)
         here(self.path, "checkpoint", "", round_number, -1)
 
-    monkeypatch.setattr(Keeper, "record", recording)
-    monkeypatch.setattr(transcripts, "append_bytes", keeping)
-    monkeypatch.setattr(RunWriter, "record", noting)
-    monkeypatch.setattr(RunWriter, "checkpoint", storing)
-    return acts
+    patch.setattr(Keeper, "record", recording)
+    patch.setattr(transcripts, "append_bytes", keeping)
+    patch.setattr(RunWriter, "record", noting)
+    patch.setattr(RunWriter, "checkpoint", storing)
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """What suites are asked for: round and buffer -> the rows, each time."""
+def asked_for(patch):
+    """What suites are asked for from now on: round and buffer -> the rows, each time."""
     found, work = {}, Suite.opened
 
     def noting(self, rows, bits, clients=None, **others):
         found.setdefault(others["at"], []).append(rows.tobytes())
         return work(self, rows, bits, clients, **others)
 
-    monkeypatch.setattr(Suite, "opened", noting)
+    patch.setattr(Suite, "opened", noting)
     return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody killed, the folders as a kill at each point would have left them, and what was asked for."""
+    home = tmp_path_factory.mktemp("killed")
+
+    def copy(folder, where):
+        for name in [name for name, point in POINTS.items() if point == where]:
+            shutil.copytree(folder, home / "left" / name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        asked = asked_for(patch)
+        watched(patch, copy)
+        run = trained(home / "run", TABLES, SUITE)
+    assert {path.name for path in (home / "left").iterdir()} == {*POINTS}
+    assert [*asked] == EVERY
+    return run, home / "left", asked
 
 
 def ended(folder):
     """The lines of what was told in a folder before a kill."""
     content = (folder / CHAIN).read_bytes()
-    return read_chain(content[: content.rfind(b"\n") + 1], folder).ended().entries
+    entries = read_chain(content[: content.rfind(b"\n") + 1], folder).entries
+    ends = [place for place, entry in enumerate(entries, 1) if entry.step == "receipt"]
+    return entries[: max(ends, default=0)]
 
 
 def held(folder):
@@ -122,52 +138,52 @@ def require_once(run, before, digest):
     """A finished run has the digest, what was told stays as it was told, and every buffer was told once."""
     assert run.digest == digest
     entries = chain_of(run.path).entries
-    assert entries[: len(before)] == before
+    assert entries[: len(before)] == before, "what was told is told otherwise"
     for step in ("total", "witness", "receipt"):
         assert [(one.round, one.buffer) for one in entries if one.step == step] == EVERY
 
 
-def examined(run, head):
-    return Transcript().examine(
-        Case(Evidence(run, None, tiny_dataset(), Known(ledger_head=head)), Keyed(AUDIT_KEY))
-    )
+def passes(run, head):
+    found = Transcript().examine(Case(Evidence(run, None, tiny_dataset(), Known(ledger_head=head)), Keyed(AUDIT_KEY)))
+    return found.verdict == "PASS"
 
 
-def test_a_run_that_is_killed_at_any_point_is_finished_with_one_digest(tmp_path, at, asked):
-    """Killed once, at each point; whatever is asked of a suite again is asked for the rows of before."""
-
-    def copy(folder, where):
-        for name, point in POINTS.items():
-            if point == where and folder.name == "whole":
-                shutil.copytree(folder, tmp_path / name)
-
-    at.append(copy)
-    whole = trained(tmp_path / "whole", TABLES, SUITE)
-    at.clear()
-    assert {path.name for path in tmp_path.iterdir()} == {*POINTS, "whole"}
-    require_once(whole, (), whole.digest)
-    first = {key: rows[0] for key, rows in asked.items()}
-    for name in POINTS:
-        folder = tmp_path / name
-        before, kept = ended(folder), held(folder)
-        run = resume(folder, tiny_dataset())
-        require_once(run, before, whole.digest)
-        assert all(run.ledger.line_with(head) for head in kept), name
-        found = examined(run, kept[-1] if kept else run.ledger.head)
-        assert found.verdict == "PASS", (name, found.details)
-    assert {key: {*rows} for key, rows in asked.items()} == {key: {rows} for key, rows in first.items()}
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_that_is_killed_at_a_point_is_finished_with_the_same_digest(whole, tmp_path, monkeypatch, point):
+    """Whatever is asked of a suite again is asked for the rows of before; a head that was kept before still holds."""
+    run, left, first = whole
+    folder = shutil.copytree(left / point, tmp_path / "run")
+    before, kept, asked = ended(folder), held(folder), asked_for(monkeypatch)
+    finished = resume(folder, tiny_dataset())
+    require_once(finished, before, run.digest)
+    assert all(rows == first[at] for at, rows in asked.items())
+    assert asked.keys() >= {*EVERY} - {(one.round, one.buffer) for one in before}
+    assert all(finished.ledger.line_with(head) for head in kept)
+    assert passes(finished, kept[-1] if kept else finished.ledger.head)
 
 
-def test_a_run_that_is_killed_at_all_points_one_after_another_is_finished_with_one_digest(tmp_path, at):
+def test_a_resume_that_forgot_what_was_opened_would_be_seen(whole, tmp_path, monkeypatch):
+    """It opens the buffers of the round again, under new keys."""
+    folder = shutil.copytree(whole[1] / "told, and the ledger was not", tmp_path / "run")
+    before = ended(folder)
+    assert (before[-1].round, before[-1].buffer) == (5, 1)
+    monkeypatch.setattr(Chain, "ended", lambda self: Chain())
+    finished = resume(folder, tiny_dataset())
+    with pytest.raises(AssertionError, match="what was told is told otherwise"):
+        require_once(finished, before, whole[0].digest)
+
+
+def test_a_run_that_is_killed_at_all_points_one_after_another_is_finished_with_the_same_digest(
+    whole, tmp_path, monkeypatch
+):
     folder, left, befores = tmp_path / "run", dict(POINTS), []
 
     def kill(_, where):
-        for name, point in left.items():
-            if point[:-1] == where[:-1]:  # of a round that is played again, the first
-                del left[name]
-                raise KeyboardInterrupt
+        for name in [name for name, point in left.items() if point[:-1] == where[:-1]]:
+            del left[name]
+            raise KeyboardInterrupt
 
-    at.append(kill)
+    watched(monkeypatch, kill)
     with pytest.raises(KeyboardInterrupt):
         trained(folder, TABLES, SUITE)
     befores.append(ended(folder))
@@ -175,10 +191,8 @@ def test_a_run_that_is_killed_at_all_points_one_after_another_is_finished_with_o
         with pytest.raises(KeyboardInterrupt):
             resume(folder, tiny_dataset())
         befores.append(ended(folder))
-    at.clear()
     assert len(befores) == len(POINTS)
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(befores))
-    run = resume(folder, tiny_dataset())
-    require_once(run, befores[-1], trained(tmp_path / "whole", TABLES, SUITE).digest)
-    found = examined(run, run.ledger.head)
-    assert found.verdict == "PASS", found.details
+    finished = resume(folder, tiny_dataset())
+    require_once(finished, befores[-1], whole[0].digest)
+    assert passes(finished, finished.ledger.head)
