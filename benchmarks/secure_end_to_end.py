@@ -26,7 +26,7 @@ import json
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,13 @@ def checked(run: Run, given: argparse.Namespace, notes: Notes) -> None:
     kept, roster = notes.found[f"kept {SUITE}"], given.out / "roster.txt"
     roster.write_text("\n".join(kept["roster"]) + "\n")
     begun, own = time.perf_counter(), time.process_time()
-    spent: Callable[[str, int, int], None] = lambda what, done, total: print(f"verify: {what} {done} of {total}", flush=True)
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what != "measured" or done == total:
+            print(f"verify: {what} {done} of {total}", flush=True)
+
     result = verify(
-        run, "secure-aggregation", bytes(32), data=given.data, progress=spent, roster=roster,
+        run, "secure-aggregation", bytes(32), data=given.data, progress=progress, roster=roster,
         commitment=kept["commitment"], ledger_head=kept["head"],
     )  # fmt: skip
     verdicts = {found.audit: str(found.verdict) for found in result.findings}
@@ -215,7 +219,7 @@ def page(notes: Notes, runs: Mapping[str, Run], rounds: int) -> str:
         "--report docs/results/secure-end-to-end.md",
         "",
         f"fuaudit {here['fuaudit']}, tenseal {LIBRARY}, torch {here['torch']}, numpy {here['numpy']}, python "
-        f"{here['python']}, {here['processor']}, {here['cores']} cores, shared with other work. FedREP on Fashion-MNIST: "
+        f"{here['python']}, {here['processor']}, {here['cores']} cores, shared with other work. FedREP, Fashion-MNIST: "
         f"{CLIENTS} clients with {STEPS} local steps of {BATCH} rows, a CNN of {DIMENSION:,} parameters, {PER_CLIENT} "
         f"coordinates a client, {size['columns'][0]} to {size['columns'][1]} together, buffers of two, {rounds} rounds "
         f"by `{SUITE}` with parties that are processes, in {sessions} session{'s' * (sessions > 1)}.",
@@ -255,7 +259,9 @@ def page(notes: Notes, runs: Mapping[str, Run], rounds: int) -> str:
         "Bytes are those of whole envelopes, as the transcript has them, and for the key holder what it hands to "
         "single clients besides, which no transcript has: at most "
         f"{size['handouts']:,} bytes. By step: "
-        + ", ".join(f"{step} {many / 1e6:.1f} MB" for step, many in sorted(size["steps"].items(), key=lambda one: -one[1]))
+        + ", ".join(
+            f"{step} {many / 1e6:.1f} MB" for step, many in sorted(size["steps"].items(), key=lambda one: -one[1])
+        )
         + ".",
         "",
         "A PASS of `transcript` takes on trust here: " + " ".join(verified["assumptions"]),
@@ -265,7 +271,9 @@ def page(notes: Notes, runs: Mapping[str, Run], rounds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder that holds FashionMNIST/raw")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="the folder that holds FashionMNIST/raw"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="runs and notes are kept there")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--report", type=Path, metavar="FILE")

@@ -1,4 +1,4 @@
-"""Every way to alter the messages of a small run: ``python benchmarks/tampering.py --report docs/results/tampering.md``.
+"""Every way to alter messages of a small run: ``python benchmarks/tampering.py --report docs/results/tampering.md``.
 
 Of each suite a run of two rounds is trained, four clients in buffers of two. Then every message of its transcript is
 altered in every way: left out, sent twice, swapped with its neighbour, replayed in the later round, exchanged between
@@ -266,7 +266,9 @@ def main() -> None:
     print(text)
     if given.report:
         write_bytes(given.report, text.encode())
-    if wrong := sum(found[verdict] for ways in counts.values() for found in ways.values() for verdict in ("PASS", "other")):
+    if wrong := sum(
+        found[verdict] for ways in counts.values() for found in ways.values() for verdict in ("PASS", "other")
+    ):
         raise SystemExit(f"{wrong} cases are neither refused nor a FAIL")
 
 
@@ -278,7 +280,11 @@ def counted(folder: Path, suite: str, every: int) -> Counts:
     """Way -> how often each verdict came."""
     run = train(TABLES, folder / "run", tiny_dataset(), bytes([1]) * 32, secure=suite)
     path, said, found = shutil.copytree(run.path, folder / "copy"), messages(run), dict[str, Counter[str]]()
-    events, manifest, ledger = run.ledger.events[:], (run.path / MANIFEST).read_bytes(), (run.path / LEDGER).read_bytes()
+    events, manifest, ledger = (
+        run.ledger.events[:],
+        (run.path / MANIFEST).read_bytes(),
+        (run.path / LEDGER).read_bytes(),
+    )
     for way, cases in WAYS.items():
         found[way] = Counter()
         for _, pairs in list(cases(said))[::every]:
@@ -325,8 +331,8 @@ def page(counts: Mapping[str, Counts], every: int) -> str:
         f"fuaudit {here['fuaudit']}, tenseal {LIBRARY}, python {here['python']}. A run of two rounds, four clients in "
         "buffers of two, for each suite. Each case alters one message of its transcript; whoever does it has no key of "
         "a party, and makes chain, ledger and manifest anew. The run is opened, and audited by `transcript` without "
-        "rows. The table has numbers of cases: refused when the run was opened, plus FAIL. There is no other outcome, or "
-        "the command ends with an error. What was not altered passes, by the same hand.",
+        "rows. The table has numbers of cases: refused when the run was opened, plus FAIL. There is no other outcome: "
+        "the command would end with an error. What was not altered passes, by the same hand.",
         "",
         "| what was done to a message | " + " | ".join(f"`{suite}`" for suite in counts) + " |",
         "| --- |" + " --- |" * len(counts),

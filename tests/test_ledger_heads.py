@@ -183,5 +183,3 @@ def test_a_head_that_no_check_looks_at_is_refused(honest):
     only = replace(spec, id="s", checks=tuple(one for one in spec.checks if one.audit["use"] == "integrity"), origin="")
     with pytest.raises(UsageError, match="no check of s looks at --ledger-head"):
         verify(honest, only, data=tiny_dataset(), save=False, ledger_head=honest.ledger.head)
-
-

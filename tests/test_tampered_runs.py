@@ -26,8 +26,8 @@ from fuaudit.verification.spec import read_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-import tampering  # noqa: E402
-from tampering import WAYS, Written, fewer, judged, put, remade, sealed_again, whole  # noqa: E402
+import tampering
+from tampering import WAYS, Written, fewer, judged, put, remade, sealed_again, whole
 
 SUITES = ("plain", "mask", "bfv+mask")
 
@@ -172,7 +172,7 @@ def test_verify_says_so(runs, copied, way):
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_tail_that_was_cut_off_is_found_and_by_a_kept_head_always(runs, copied, suite):
-    """At every line; the ledger tells that fewer buffers were opened. Of whole ones only rows show it, or a kept head."""
+    """At every line; the ledger tells that fewer buffers were opened. Whole ones only rows show, or a kept head."""
     honest, path, unseen = runs[suite], copied(suite), []
     events = honest.run.ledger.events
     for length in range(len(honest.messages)):

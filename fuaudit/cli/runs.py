@@ -573,7 +573,8 @@ def describe(
                 "try more rounds, a larger cohort or another step_size"
             )
     document |= {"next": list(following)} if following else {}
-    head = "to verify and report:" if run.is_child else "publish commitment and ledger head; to forget, verify and report:"
+    publish = "publish the commitment and the ledger head; to forget, verify and report:"
+    head = "to verify and report:" if run.is_child else publish
     lines += ["", head, *following] if following else []
     output.emit(document, lines)
 

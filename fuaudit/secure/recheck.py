@@ -228,7 +228,9 @@ def _wrong_order(number: int, entries: Sequence[Entry]) -> Iterator[Finding]:
             sentence = f"line {entry.number} has step {HIDDEN}, which is for the eyes of one client"
             yield Finding("message", sentence, number, entry.buffer)
         if not _may_follow(before, entry):
-            sentence = f"line {entry.number} has step {entry.step} of {named(entry.sender)}, which does not follow there"
+            sentence = (
+                f"line {entry.number} has step {entry.step} of {named(entry.sender)}, which does not follow there"
+            )
             yield Finding("order", sentence, number, None if entry.step == "lot" else entry.buffer)
         before = entry
         if entry.step == "lot":

@@ -28,8 +28,8 @@ def head(case: Case) -> CheckResult:
     whose = f"{name_of(case.run)}{' or of an ancestor' * case.run.is_child}"
     if not case.evidence.complete_lineage:
         return unclear(
-            f"No line of the ledger of {whose} at hand has the head given by --ledger-head, and an ancestor is missing: "
-            "give the parent's folder with --parent."
+            f"No line of the ledger of {whose} at hand has the head given by --ledger-head, and an ancestor is "
+            "missing: give the parent's folder with --parent."
         )
     return fails(
         f"No line of the ledger of {whose} has the head given by --ledger-head: it was written anew after that was "

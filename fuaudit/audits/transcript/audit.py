@@ -45,8 +45,8 @@ AS_IT_RAN = (
     "afterwards, of another suite too."
 )
 BEHIND = (
-    "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written while "
-    "they were executed: whoever has the secrets of all parties can write another one afterwards."
+    "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written "
+    "while they were executed: whoever has the secrets of all parties can write another one afterwards."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
