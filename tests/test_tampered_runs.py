@@ -20,7 +20,10 @@ from fuaudit.audits.transcript.known import known_of
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.runs.layout import LEDGER, MANIFEST
+from fuaudit.secure.envelope import terms_message, terms_of
+from fuaudit.secure.messages import Message
 from fuaudit.secure.recheck import added_apart, recheck
+from fuaudit.secure.terms import new_attempt
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.spec import read_spec
 
@@ -221,3 +224,18 @@ def test_a_run_that_was_cut_off_as_a_whole_is_seen_by_a_kept_head_alone(runs, tm
     assert judged(short.path, rows=True) == "PASS"
     for place, line in enumerate(lines):  # a head from before the cut shows nothing of what came behind it
         assert judged(short.path, rows=True, head=sha256(line[:-1])) == ("PASS" if place < end else "FAIL")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_attempt_that_nobody_answered_can_be_made_up_and_a_kept_head_alone_tells(runs, copied, suite):
+    """Words of the server, which nobody signs: terms, and that nobody came. Three attempts of a buffer are the most."""
+    honest, path = runs[suite], copied(suite)
+    first = next(at for at, one in enumerate(honest.messages) if one.step == "terms")
+    made_up, verdicts = [], []
+    for _ in range(3):
+        terms = replace(terms_of(honest.messages[first]), attempt=new_attempt())
+        made_up += [terms_message(terms), Message.unsigned("discard", b"silent", terms)]
+        put(path, made := remade(whole([*honest.messages[:first], *made_up, *honest.messages[first:]])))
+        sealed_again(path, honest.run.ledger.events, made.heads)
+        verdicts.append((judged(path, rows=True), judged(path, rows=True, head=honest.run.ledger.head)))
+    assert verdicts == [("PASS", "FAIL"), ("PASS", "FAIL"), ("FAIL", "FAIL")]
