@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -217,16 +216,22 @@ def test_each_message_that_comes_twice(made):
 
 
 def test_each_pair_of_neighbours_in_another_order(made):
-    """Two messages of one step have no order of their own: of them the head alone tells."""
+    """Also of one step, whose messages follow their senders' numbers: another order would be a place to write in."""
     messages = made.kept.messages()
-    for place, (one, other) in enumerate(pairwise(messages)):
-        swapped = [*messages[:place], other, one, *messages[place + 2 :]]
-        if one.step != other.step:
-            found(made, swapped, "order", "line")
-        else:
-            kept = written(swapped)
-            assert kinds(made.checked(kept, anchored=True)) == {"head"}
-            assert not made.checked(kept).findings
+    for place in range(len(messages) - 1):
+        swapped = [*messages[:place], messages[place + 1], messages[place], *messages[place + 2 :]]
+        found(made, swapped, "order", "which does not follow there")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_buffers_have_one_order_too(suite):
+    """The second one first, and one begun within the other."""
+    made = Training(suite, clients=6)
+    messages = made.kept.messages()
+    lots, one, other = ([m for m in messages if m.buffer == number] for number in (-1, 0, 1))
+    for order in ([*other, *one], [*one[:-1], other[0], one[-1], *other[1:]], [one[0], *other, *one[1:]]):
+        found(made, [*lots, *order], "order", "which does not follow there")
+    found(made, [*one, *lots, *other], "order", "has step lot of client 0")
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -507,7 +512,7 @@ def test_lots_that_nobody_committed_to_or_that_come_late(made):
     assert "lot" in kinds(made.checked(ends={}))
     messages = made.kept.messages()
     late = [*messages[1:4], messages[0], *messages[4:]]
-    found(made, late, "order", "step lot, which is not due there")
+    found(made, late, "order", "has step lot of client 0, which does not follow there")
     none = made.checked(written([one for one in messages if one.step != "lot"]), cohort=None, buffers=None)
     assert {one.sentence for one in none.findings if one.kind == "lot"} == {"nobody contributed to the lot"}
     few = made.checked(written(messages[1:]), cohort=None, buffers=None, context=CONTEXT)

@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from secure_transcripts import Kept as InMemory
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
-from tests_support import AUDIT_KEY, told
+from tests_support import AUDIT_KEY, secret, told
 
 from fuaudit import load_run, unlearn
 from fuaudit.audits.lineage.other_copies import other_copies
 from fuaudit.audits.transcript.audit import Transcript
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.files import append_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import BODIES, CHAIN, of_round
 from fuaudit.runs.transcripts import body_of, chain_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.names import EXACT
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
@@ -32,6 +33,8 @@ from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.secured import size_of_transcript
+from fuaudit.workflow.train import prepare
 from fuaudit.workflow.transcripts import Keeper, kept
 from fuaudit.workflow.writer import begun_transcript
 
@@ -143,6 +146,25 @@ def test_a_run_whose_sums_no_suite_made_has_none(tmp_path):
     begun_transcript(run.path)
     with pytest.raises(EvidenceError, match=r"has transcript/chain.jsonl, which only a run whose sums a suite made"):
         load_run(run.path)
+
+
+@pytest.mark.parametrize("suite", EXACT)
+def test_how_large_a_transcript_becomes_at_most_is_known_before(tmp_path, suite):
+    """Unless clients agree on columns: nobody knows before how many these are."""
+    run = trained(tmp_path / "run", FEDAVG, suite)
+    ready, agreeing = (prepare(t, tiny_dataset(), secret(1), None, None, None).first.ready for t in (FEDAVG, FEDREP))
+    most = size_of_transcript(ready, suite, 4, 2)
+    assert 0.8 * most < sum(path.stat().st_size for path in (run.path / "transcript").iterdir()) <= most
+    assert size_of_transcript(ready, None, 4, 2) == size_of_transcript(agreeing, suite, 4, 2) == 0
+
+
+def test_a_disk_without_room_for_messages_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=300_000))
+    with pytest.raises(StorageError, match="the run needs about"):
+        trained(tmp_path / "run", FEDAVG, "bfv+mask")
+    assert not (tmp_path / "run").exists()
+    trained(tmp_path / "run", FEDAVG, None)
 
 
 # what opening refuses

@@ -15,6 +15,7 @@ from fuaudit.cli.options import (
     commitment_of,
     data_option,
     hexadecimal,
+    ledger_head_of,
     lost,
     output_options,
     place,
@@ -85,6 +86,10 @@ from fuaudit.text import command, counted
     type=Folder,
     help="Clients, witness and key holder with their public keys, a line each, to compare with; behind sums.",
 )
+@click.option(
+    "--ledger-head",
+    help="The ledger head that was kept when training ended, or before: the ledger must still have a line with it.",
+)
 @output_options
 def verify(
     run: Path,
@@ -99,6 +104,7 @@ def verify(
     from fuaudit.runs.run import load_run, require_run
 
     # arguments that cannot be meant are refused before anything heavy is imported
+    given["ledger_head"] = ledger_head_of(given["ledger_head"])
     given["commitment"], chosen = commitment_of(given["commitment"]), hexadecimal(key, "--key")
     places = list(map(place, samples))
     require_run(run)

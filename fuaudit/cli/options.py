@@ -181,7 +181,16 @@ def hexadecimal(text: str | None, option: str, hint: str = "") -> bytes | None:
 def commitment_of(text: str | None) -> str | None:
     """The commitment as it is written in ledgers, however it was copied; UsageError for what can be none."""
     hint = f"Give it as it was published before training; that of a run is told by: {command('show', 'RUN')}"
-    value = hexadecimal(None if text is None else text.strip(), "--commitment", hint)
+    return _digest(text, "--commitment", hint)
+
+
+def ledger_head_of(text: str | None) -> str | None:
+    """A head of a ledger, however it was copied; UsageError for what can be none."""
+    return _digest(text, "--ledger-head", f"Give it as it was kept when training ended, by: {command('show', 'RUN')}")
+
+
+def _digest(text: str | None, option: str, hint: str) -> str | None:
+    value = hexadecimal(None if text is None else text.strip(), option, hint)
     return None if value is None else value.hex()
 
 

@@ -520,6 +520,7 @@ def describe(
         "kind": run.info["kind"],
         "rounds_executed": run.rounds_executed,
         "commitment": run.ledger.events[0].get("commitment"),
+        "ledger_head": run.ledger.head,
         "engine": run.info["engine"],
         "metrics": run.metrics,
         "requests": list(map(str, run.requests)),
@@ -546,6 +547,7 @@ def describe(
         f"{law.rounds}{', pruned' * run.pruned}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
+        f"  ledger head   {run.ledger.head}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
@@ -592,7 +594,8 @@ def describe(
                 "try more rounds, a larger cohort or another step_size"
             )
     document |= {"next": list(following)} if following else {}
-    head = "to verify and report:" if run.is_child else "publish the commitment; to forget, verify and report:"
+    publish = "publish the commitment and the ledger head; to forget, verify and report:"
+    head = "to verify and report:" if run.is_child else publish
     lines += ["", head, *following] if following else []
     output.emit(document, lines)
 

@@ -81,6 +81,11 @@ class Ledger:
         """The events of one kind."""
         return [event for event in self.events if event["event"] == kind]
 
+    def line_with(self, head: str) -> int:
+        """The number of the line that has this SHA-256, from 1; 0 for none. All lines up to it follow from it."""
+        heads = [*(event["previous"] for event in self.events[1:]), self.head] if self.events else []
+        return heads.index(head) + 1 if head in heads else 0
+
 
 def ledger_of(lines: list[bytes], path: Path) -> Ledger:
     """The ledger of lines without their ends, its chain checked. EvidenceError when it is broken."""

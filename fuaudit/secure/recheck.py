@@ -233,28 +233,23 @@ def _wrong_roster(known: Known) -> Iterator[Finding]:
 
 
 def _wrong_order(number: int, entries: Sequence[Entry]) -> Iterator[Finding]:
-    """What lines alone tell of a round: steps in their order, each buffer ended, opened once and seldom tried."""
+    """What lines alone tell of a round: all in the one order, each buffer ended, opened once and seldom tried."""
     open_: dict[int, list[Entry]] = {}
     ended: list[list[Entry]] = []
-    has_terms = has_columns = False
+    before: Entry | None = None
     for entry in entries:
         if entry.step == HIDDEN:
             sentence = f"line {entry.number} has step {HIDDEN}, which is for the eyes of one client"
             yield Finding("message", sentence, number, entry.buffer)
-        of_round = entry.step in OF_ROUND
-        if of_round != (entry.buffer == NO_BUFFER) or (of_round and (has_terms or has_columns)):
-            yield Finding("order", f"line {entry.number} is of step {entry.step}, which is not due there", number)
-        has_columns |= entry.step == "columns"
-        if of_round:
-            continue
-        has_terms, attempt = True, open_.setdefault(entry.buffer, [])
-        if (entry.step == "terms") != (not attempt) or (attempt and not _may_follow(attempt[-1], entry)):
-            yield Finding(
-                "order",
-                f"line {entry.number} has step {entry.step} of {named(entry.sender)}, which does not follow there",
-                number,
-                entry.buffer,
+        if not _may_follow(before, entry):
+            sentence = (
+                f"line {entry.number} has step {entry.step} of {named(entry.sender)}, which does not follow there"
             )
+            yield Finding("order", sentence, number, None if entry.step in OF_ROUND else entry.buffer)
+        before = entry
+        if entry.step in OF_ROUND:
+            continue
+        attempt = open_.setdefault(entry.buffer, [])
         attempt.append(entry)
         if entry.step in ENDS:
             ended.append(open_.pop(entry.buffer))
@@ -286,8 +281,24 @@ def _wrong_attempts(number: int, attempts: Sequence[Sequence[Entry]]) -> Iterato
             yield Finding("order", f"a buffer was tried {times} times, and {ATTEMPTS} are the most", number, buffer)
 
 
-def _may_follow(one: Entry, other: Entry) -> bool:
-    return STEPS.index(one.step) <= STEPS.index(other.step)
+def _may_follow(one: Entry | None, other: Entry) -> bool:
+    """Whether a line may stand behind another one of its round, or at its beginning.
+
+    There is one order, so that nobody can write anything into another one: contributions, columns, then attempts one
+    after the other with their buffers ascending, in each the steps as they follow each other, and in each step its
+    senders ascending. That somebody sent a step twice is told elsewhere.
+    """
+    if (other.step in OF_ROUND) != (other.buffer == NO_BUFFER):
+        return False
+    if one is None:
+        return other.step in (*OF_ROUND, "terms")
+    if one.step == other.step and other.step not in ("columns", "terms", *ENDS):
+        return one.buffer == other.buffer and one.sender <= other.sender
+    if other.step in OF_ROUND:
+        return (one.step, other.step) == OF_ROUND
+    if other.step == "terms":
+        return one.step in (*OF_ROUND, *ENDS) and one.buffer <= other.buffer
+    return one.buffer == other.buffer and one.step not in ENDS and STEPS.index(one.step) < STEPS.index(other.step)
 
 
 # lots

@@ -38,6 +38,7 @@ ARGUMENTS = {
     "before": "--before",
     "beacon": "--beacon",
     "roster": "--roster",
+    "ledger_head": "--ledger-head",
     "receipts": "--receipt",
 }
 """What an auditor can give beside run and spec, by the word in ``uses``, and its option. One that no audit of a spec

@@ -139,7 +139,7 @@ def arguments_of(case: Case, given: Mapping[str, Any]) -> list[str]:
         for word, stands in FOLDERS.items()
         if given.get(word) is not None and not isinstance(given[word], Dataset)
     ]
-    options += [("--commitment", known.commitment), ("--beacon", known.beacon)]
+    options += [("--commitment", known.commitment), ("--beacon", known.beacon), ("--ledger-head", known.ledger_head)]
     options += [("--receipt", f"RECEIPT-{receipt.client}") for receipt in known.receipts]
     if known.request is not None:
         options += [("--client", case.run.name(client) or client) for client in known.request.clients]

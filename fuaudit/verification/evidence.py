@@ -46,6 +46,7 @@ class Known:
         roster: which party signs under which key.
         before: the findings of a verification from before a prune.
         erased: whether a folder of erased rows was given, so that other rows of training may be missing too.
+        ledger_head: SHA-256 of a line of the ledger that was kept when the line was written, in hexadecimal.
         rows_made: whether the rows were given as tensors, which may have been computed, and not read by a reader.
         folder: whether they lie in a folder that the auditor named.
     """
@@ -60,6 +61,7 @@ class Known:
     erased: bool = False
     rows_made: bool = False
     folder: bool = False
+    ledger_head: str | None = None
 
 
 MOVED = (

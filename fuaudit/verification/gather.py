@@ -40,8 +40,8 @@ def gather(run: Run, given: Given) -> Evidence:
     chain = (run, *lineage(parent))
     known_rows = max((one.rows for one in chain if isinstance(one, Run) and not one.sealed), default=0)
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
-    told, roster = given.get("commitment"), given.get("roster")
-    commitment = None if told is None else told.strip().lower()
+    commitment, head = digest_of(given.get("commitment")), digest_of(given.get("ledger_head"))
+    roster = given.get("roster")
     receipts = receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment)
     # no row could be compared with what a sealed view was committed to, so none is at hand for it
     read = None if run.sealed else rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
@@ -57,6 +57,7 @@ def gather(run: Run, given: Given) -> Evidence:
         given.get("erased") is not None,
         isinstance(given.get("data"), Dataset),
         isinstance(given.get("data"), Path | str),
+        head,
     )
     return Evidence(run, parent, dataset, known)
 
@@ -65,6 +66,11 @@ def roster_for(run: Run, path: Path) -> Roster:
     """A list of parties and keys to compare a run with; UsageError where nobody signs in its rounds."""
     committed_keys(run)
     return read_roster(path)
+
+
+def digest_of(told: str | None) -> str | None:
+    """A digest as it is written in ledgers, however it was copied; None for none."""
+    return None if told is None else told.strip().lower()
 
 
 def as_path(given: Path | str | None) -> Path | None:

@@ -35,6 +35,9 @@ class Given(TypedDict, total=False):
             is given now, they must have compared the same one; if a request is given, they must have compared one.
         roster: a file with a line for each client, and for witness and key holder: a name and a public key. Another
             list than the run was committed to with is a FAIL; it is for runs whose server sees sums.
+        ledger_head: SHA-256 of a line of the ledger of the run or of an ancestor, in hexadecimal, as it was kept when
+            the line was written: the last one when training ended, or an earlier one. A head that no line has is a
+            FAIL.
         beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
         delta: at which the account of what rounds released is made; that of the config's ``[budget]`` by default, or 0.
             No audit judges the account, so it changes no verdict.
@@ -57,6 +60,7 @@ class Given(TypedDict, total=False):
     model: Path | str | None
     before: Path | str | None
     roster: Path | str | None
+    ledger_head: str | None
     beacon: str | None
     delta: float | None
     budget: int | None
@@ -76,7 +80,7 @@ LEAST = {
 OF_WHOLE = ("data", "erased", "receipts", "request")
 """What is compared with the partition, with leaves or with names, none of which a sealed view has."""
 
-_COMMITMENT = re.compile("[0-9A-Fa-f]{64}")
+_DIGEST = re.compile("[0-9A-Fa-f]{64}")
 
 SILENT = {"stopping": "fixed", "workers": 1, "budget": 0, "receipts": ()}
 """Values that ask for nothing: a limit of no run at all is kept by whoever runs none."""
@@ -118,9 +122,10 @@ def require_kinds(given: Mapping[str, Any]) -> None:
         raise UsageError(f"stopping is one of {', '.join(get_args(Stopping))}, not {given['stopping']!r}")
     if not isinstance(given.get("receipts", ()), Sequence) or isinstance(given.get("receipts"), str):
         raise UsageError("receipts are several: give a list of files")
-    commitment = given.get("commitment")
-    if commitment is not None and not (isinstance(commitment, str) and _COMMITMENT.fullmatch(commitment.strip())):
-        raise UsageError(f"a commitment has 64 hexadecimal digits: {commitment!r} has not")
+    for word, what in (("commitment", "a commitment"), ("ledger_head", "a head of a ledger")):
+        digest = given.get(word)
+        if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest.strip())):
+            raise UsageError(f"{what} has 64 hexadecimal digits: {digest!r} has not")
 
 
 def require_used(given: Mapping[str, Any], spec: Spec, run: Run) -> None:

@@ -154,6 +154,10 @@ def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
         yield f"{forgets(run)}; asked for was {called(run, known.request)}: this will be a FAIL."
     if known.commitment is not None and known.commitment != run.commitment:
         yield f"The run is under the commitment {run.commitment}, not the one given: this will be a FAIL."
+    chain = (run, *case.evidence.ancestors)
+    if known.ledger_head is not None and not any(one.ledger.line_with(known.ledger_head) for one in chain):
+        less = "" if case.evidence.complete_lineage else ", or less than a PASS, as an ancestor is missing"
+        yield f"No line of the ledger has the head {known.ledger_head}: this will be a FAIL{less}."
     if case.in_use is not None and case.in_use[0] is Verdict.FAIL:
         yield f"{case.in_use[1]} This will be a FAIL."
     if case.dataset is not None and run.is_child:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from fuaudit.declared import offers
 from fuaudit.errors import UsageError, nearest
@@ -21,6 +22,7 @@ from fuaudit.runs.released import has_noise
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer, fewest
 from fuaudit.secure.names import EXACT
+from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
 from fuaudit.training.asking import asked
 from fuaudit.training.exchange import BUFFERS, Exchange
@@ -112,6 +114,21 @@ def _require_unpublished(exchange: Exchange, places: int, suite: str) -> None:
                 "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
                 '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.',
             )
+
+
+def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int) -> int:
+    """Bytes of the messages of so many rounds at most, with ``places`` participations in each.
+
+    0 where no suite makes the sums, and where clients agree on some columns: how many these are nobody knows before.
+    """
+    exchange = ready.procedure.exchange
+    if suite is None or exchange.agrees or not offers(exchange.transport, "buffers"):
+        return 0
+    transport: Any = exchange.secured(suite, Books()).transport
+    buffers = asked(exchange.transport, "buffers", BUFFERS, places)
+    columns, bits, most = ready.procedure.layout.dimension, transport.bits, transport.suite.most
+    sums = sum(recorded(suite, size, columns, bits, most) for size, _ in buffers if size > 1)
+    return rounds * (sums + lot_bytes(places))
 
 
 def require_same_platform(ledger: Ledger, here: Platform) -> None:

@@ -34,7 +34,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import Beginning, begun
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import books_of, require_secured, secured
+from fuaudit.workflow.secured import books_of, require_secured, secured, size_of_transcript
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -79,9 +79,11 @@ def train(
     require_new(out)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
-    require_secured(ready, secure, ready.learner.law.places(prepared.first.common.original.of_laws), apart)
+    places = ready.learner.law.places(prepared.first.common.original.of_laws)
+    require_secured(ready, secure, places, apart)
     require_memory(ready, prepared.first.common.original)
-    require_space(out, size_of_run(ready, prepared.first.common.original))
+    messages = size_of_transcript(ready, secure, places, prepared.rounds_executed)
+    require_space(out, size_of_run(ready, prepared.first.common.original) + messages)
     platform = Platform.here(ready, 0)
     if announce:
         announce(prepared.first.common.commitment)

@@ -14,6 +14,7 @@ from fuaudit.audits.provenance.asked import asked, compared_in_words, of_the_com
 from fuaudit.audits.provenance.budget import budget
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, roster, training
 from fuaudit.audits.provenance.draws import absence, in_words, key_reuse, never_drawn, remembered
+from fuaudit.audits.provenance.heads import head
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import noise_used_once, parties_follow, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
@@ -32,7 +33,7 @@ class Provenance:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"provenance"})
     uses: ClassVar[frozenset[str]] = frozenset(
-        {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon", "roster"}
+        {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon", "roster", "ledger_head"}
     )
     knows_received: ClassVar[bool] = True
     knows_sealed: ClassVar[bool] = True
@@ -44,7 +45,7 @@ class Provenance:
             return _of_view(case)
         chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain]
-        answers += [anchor(case), beacon(case)]
+        answers += [anchor(case), head(case), beacon(case)]
         answers += [roster(case), parties_follow(case.run)] if case.run.exchange.signs else []
         # what a reader understands at once goes before what follows from it
         answers += [asked(case), absence(case)] if case.run.is_child else []

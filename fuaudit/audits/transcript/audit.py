@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fuaudit.audits.provenance.answers import CheckResult
+from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
@@ -78,6 +80,10 @@ AS_IT_RAN = (
     "The transcript was written while the run was made: whoever has the secrets of all parties can write another one "
     "afterwards, of another suite too."
 )
+BEHIND = (
+    "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written "
+    "while they were executed: whoever has the secrets of all parties can write another one afterwards."
+)
 SOME = 10
 """How many things that are wrong a finding names."""
 
@@ -87,7 +93,7 @@ class Transcript:
     """Checks every message of the run's own rounds, and makes their sums again."""
 
     evidence: ClassVar[frozenset[str]] = frozenset({"transcript"})
-    uses: ClassVar[frozenset[str]] = frozenset({"data", "parent"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "parent", "ledger_head"})
     knows_sealed: ClassVar[bool] = True
     recomputes: ClassVar[str] = (
         "every sum from the messages of its buffer, every model from the sums, and every sum from the rows of its "
@@ -99,7 +105,10 @@ class Transcript:
 
         INCONCLUSIVE without rows, but for a sealed view, whose PASS says what was not looked at.
         """
-        run = case.run
+        run, anchor = case.run, head(case)
+        lost = [Wrong("head", anchor.text)] * (anchor.verdict is Verdict.FAIL)
+        if lost and (suite_of(run.ledger) is None or run.pruned):
+            return Finding(NAME, Subject.RUN, Verdict.FAIL, anchor.text, SHOWS_NOT)
         if suite_of(run.ledger) is None:
             return Finding(NAME, Subject.RUN, Verdict.NOT_APPLICABLE, NO_SUITE, SHOWS_NOT)
         missing = "It was pruned." if run.pruned else not_at_hand(case)
@@ -117,8 +126,8 @@ class Transcript:
             )
 
         counts = () if checked.unread else wrong_counts(run, checked)
-        if wrong := [*checked.findings, *counts, *telling_differences(case)]:
-            shows = "Messages or sums are not as the protocol has them."
+        if wrong := [*lost, *checked.findings, *counts, *telling_differences(case)]:
+            shows = anchor.text if lost else "Messages or sums are not as the protocol has them."
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
@@ -129,7 +138,7 @@ class Transcript:
             more = [] if made is None else [*other_sums(checked.opened, made)]
             return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.findings, *more])], *trusted)
         if run.sealed:
-            return _of_view(case, checked, half, finding)
+            return _of_view(case, checked, half, anchor, finding)
         if made is None:
             shows = NO_ROWS if half.missing else SERVED_ALONE
             return finding(Verdict.INCONCLUSIVE, shows, [*filter(None, [half.missing]), missing])
@@ -140,6 +149,8 @@ class Transcript:
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
         if unseen_ancestors(case):
             return finding(Verdict.INCONCLUSIVE, UNSEEN)
+        if anchor.verdict is not Verdict.PASS:
+            return finding(Verdict.INCONCLUSIVE, anchor.text)
         if not checked.opened:
             return finding(Verdict.INCONCLUSIVE, NO_SUMS)
         return finding(
@@ -147,11 +158,13 @@ class Transcript:
             f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
-            AS_IT_RAN,
+            *_on_when(case),
         )
 
 
-def _of_view(case: Case, checked: Checked, half: Served, finding: Callable[..., Finding]) -> Finding:
+def _of_view(
+    case: Case, checked: Checked, half: Served, anchor: CheckResult, finding: Callable[..., Finding]
+) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
     if not is_exported(case.run):
         return finding(Verdict.FAIL, NOT_EXPORTED)
@@ -161,6 +174,8 @@ def _of_view(case: Case, checked: Checked, half: Served, finding: Callable[..., 
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
     if unseen_ancestors(case):
         return finding(Verdict.INCONCLUSIVE, UNSEEN)
+    if anchor.verdict is not Verdict.PASS:
+        return finding(Verdict.INCONCLUSIVE, anchor.text)
     if not checked.opened:
         return finding(Verdict.INCONCLUSIVE, NO_SUMS)
     rounds = [event["round"] for event in told_rounds(case.run)]
@@ -170,7 +185,7 @@ def _of_view(case: Case, checked: Checked, half: Served, finding: Callable[..., 
         f"{counted(len(rounds), 'round')} were made of the {counted(len(checked.opened), 'sum')} that "
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
-        AS_IT_RAN,
+        *_on_when(case),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
@@ -197,6 +212,15 @@ def _checked(run: Run, made: Again | None) -> Checked:
     columns = None if made is None else made.columns.get
     content = read_bytes(run.path / CHAIN, limit_of(CHAIN))
     return recheck(content, lambda number: body_of(run.path, number), known_of(run, columns))
+
+
+def _on_when(case: Case) -> list[str]:
+    """What a PASS takes on trust of when the transcript was written."""
+    rounds, held = [event["round"] for event in told_rounds(case.run)], held_rounds(case)
+    if not held:
+        return [AS_IT_RAN]
+    behind = [BEHIND.format(first=rounds[held], last=rounds[-1])] if held < len(rounds) else []
+    return [KEPT_IN_TIME, *behind]
 
 
 def _told(wrong: Sequence[Wrong]) -> list[str]:
