@@ -59,8 +59,9 @@ def worker(folder: Path) -> subprocess.Popen[str]:
     """A process with the modules of a checkout: for each line it gets it answers the seconds of 40 rounds."""
     code = WORK.format(folder=str(folder))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-c", code], cwd=folder, env=environment, **pipes)
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, text=True)
 
 
 def timed(process: subprocess.Popen[str]) -> float:
