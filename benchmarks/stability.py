@@ -67,6 +67,8 @@ def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
 
     def row(values: Any, truth: float) -> dict[str, float]:
         error = float(values.std(ddof=1)) / math.sqrt(plans)
+        if not error:
+            raise SystemExit(f"no two of {plans:,} plans differ when a {kind} is forgotten: take more --plans")
         return {
             "exact": truth,
             "simulated": float(values.mean()),
