@@ -53,6 +53,7 @@ from fuaudit.reporting.drawings import ROLES, STYLE
 from fuaudit.testing.accounts import AuditedAccount, audit_account
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.protocol import ClientProblem
+from fuaudit.training.rounds import RoundContext
 from fuaudit.training.solvers import Steps
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "account-audit.md"
@@ -191,15 +192,22 @@ def _outcome(draws: PlannedDraws, trial: Trial, row: torch.Tensor, number: int) 
         context = replace(context, own=law.keys_of(draws, number, trial.fault))
     if isinstance(stage, SkellamNoise):
         updates = updates * (torch.arange(law.CLIENTS) % trial.summed == 0)[:, None]
-        sent = stage.apply(updates, context, {})[0].numpy().astype(np.float64)
-        return sent.reshape(-1, trial.summed, sent.shape[-1]).sum(axis=1)
+        sent = _left(stage, updates, context)
+        together: NDArray[np.float64] = sent.reshape(-1, trial.summed, sent.shape[-1]).sum(axis=1)
+        return together
     if isinstance(stage, GaussianNoise):
-        return stage.apply(updates, context, {})[0].numpy().astype(np.float64)
+        return _left(stage, updates, context)
     bits = np.zeros((law.CLIENTS, len(row)))
     propose = Consensus.propose if trial.fault is None else trial.fault.propose
     for client, columns in enumerate(propose(stage, updates, context)):
         bits[client, columns.numpy()] = 1
     return bits
+
+
+def _left(stage: GaussianNoise | SkellamNoise, updates: torch.Tensor, context: RoundContext) -> NDArray[np.float64]:
+    """What a stage without memory makes of rows, ``(clients, c)``."""
+    rows: NDArray[np.float64] = stage.apply(updates, context, {})[0].numpy().astype(np.float64)
+    return rows
 
 
 LOUD = ClientProblem(
@@ -239,7 +247,8 @@ def _step_of(draws: PlannedDraws, solver: DpSgd, number: int) -> Steps:
     """What the solver gives to the one step of every client in a round, divided by 1."""
     context = law.context_of(draws, number, LOUD.layout.dimension)
     wide = replace(context, vectors=context.vectors.double())
-    return replace(solver.before(wide.at(OF_SOLVER, solver, None), {}), divisor=1)
+    steps: Steps = solver.before(wide.at(OF_SOLVER, solver, None), {})
+    return replace(steps, divisor=1)
 
 
 def _advanced(steps: Steps, batches: torch.Tensor) -> torch.Tensor:
@@ -292,7 +301,8 @@ def noise(z: float, rounds: int = 1, fault: law.Fault | None = None, stage: Any 
 
     def cells(numbers: NDArray[np.float64], count: int) -> Kinds:
         low, high = -WIDEST * z, 1 + WIDEST * z
-        return np.clip((numbers - low) / (high - low) * count, 0, count - 1).astype(np.int64)
+        found: Kinds = np.clip((numbers - low) / (high - low) * count, 0, count - 1).astype(np.int64)
+        return found
 
     def sort(rows: NDArray[np.float64]) -> Kinds:
         last = cells(rows[-1, :, column] / NORM, CELLS)
@@ -300,7 +310,8 @@ def noise(z: float, rounds: int = 1, fault: law.Fault | None = None, stage: Any 
             return last
         change = rows[-1, :, column] - rows[-2, :, column]
         same = np.abs(change[:, None] / NORM - np.array([0.0, -1.0])) < 1e-6  # exactly as without noise, or not
-        return last + CELLS * (same[:, 0] + 2 * same[:, 1])
+        found: Kinds = last + CELLS * (same[:, 0] + 2 * same[:, 1])
+        return found
 
     account = epsilon_of(mu_of(z, 1), DELTA)
     histories = ([mine] * rounds, [mine] * (rounds - 1) + [zero])
@@ -321,7 +332,8 @@ def whole(z: float, bits: int, summed: int = 1, stage: Any = None) -> Trial:
 
     def sort(rows: NDArray[np.float64]) -> Kinds:
         numbers = np.rint(rows[-1, :, 0] / fit.step).astype(np.int64)
-        return np.clip((numbers - low) // width, 0, (high - low) // width)
+        found: Kinds = np.clip((numbers - low) // width, 0, (high - low) // width)
+        return found
 
     account = skellam(fit.law, 1, DELTA, shares=summed).total
     return Trial(stage or SkellamNoise(NORM, z, bits), ([mine], [zero]), account, DELTA, sort, summed=summed)

@@ -5,11 +5,15 @@ Prints the largest difference of a coordinate over drawn and attacked rows, in f
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import byzfl
+import numpy as np
 import torch
 from fuaudit_plugins.clipping import CenteredClipping
 from fuaudit_plugins.krum import Krum, MultiKrum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian, TrimmedMean
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fuaudit.testing.contexts import context_of
@@ -34,11 +38,15 @@ def inputs() -> list[Tensor]:
 def centred(rows: Tensor) -> Tensor:
     """Three steps of centered clipping from 0."""
     context = context_of([place % 6 for place in range(len(rows))], rows.dtype)
-    return CenteredClipping(1.0, steps=3).apply(rows, context, {"centre": rows.new_zeros(1, rows.shape[1])})[0]
+    start = {"centre": rows.new_zeros(1, rows.shape[1])}
+    left: Tensor = CenteredClipping(1.0, steps=3).apply(rows, context, start)[0]
+    return left
 
+
+Theirs = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 # ByzFL's Krum for f has as many neighbours as the printed one for f - 1
-RULES = {
+RULES: dict[str, tuple[Callable[[], Theirs], Callable[[Tensor], Tensor]]] = {
     "coordinate-median": (lambda: byzfl.Median(), CoordinateMedian().aggregate),
     "trimmed-mean": (lambda: byzfl.TrMean(f=BAD), TrimmedMean(BAD).aggregate),
     "krum": (lambda: byzfl.Krum(f=BAD), Krum(BAD - 1).aggregate),

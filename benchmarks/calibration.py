@@ -203,12 +203,12 @@ def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, ke
                 row = counted(sum(d[str(alpha)][test] for d in decided), audits, alpha)
                 table["exact"].setdefault(arm, {}).setdefault(str(alpha), {})[test] = row
                 printed(f"parameters: {name}, {arm}, alpha {alpha}, {test}", row)
-    for rate, decided in planted.items():
+    for planted_rate, decided in planted.items():
         for alpha in ALPHAS:
             for test in ("betting", "batch", "audit"):
                 row = counted(sum(d[str(alpha)][test] for d in decided), len(decided))
-                table["power"].setdefault(rate, {}).setdefault(str(alpha), {})[test] = row
-                printed(f"parameters: {name}, untouched in {rate}, alpha {alpha}, {test}", row)
+                table["power"].setdefault(planted_rate, {}).setdefault(str(alpha), {})[test] = row
+                printed(f"parameters: {name}, untouched in {planted_rate}, alpha {alpha}, {test}", row)
     return table
 
 

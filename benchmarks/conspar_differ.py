@@ -22,6 +22,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.run import Run
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import load_dataset, setup
+from fuaudit.training.stages import Stage
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "conspar-differ.md"
@@ -64,9 +65,9 @@ def top_sets(run: Run, data: Dataset, client: int) -> list[set[int]]:
     """The top sets of a client in each round of the plan of a run, executed over some rows with the run's draws."""
     ready, plan = setup(run.config, data), run.plan
     chain = ready.procedure.exchange.client_stages
-    place = next(number for number, stage in enumerate(chain.stages) if isinstance(stage, Consensus))
-    watching = Watching(chain.stages[place].per_client, chain.stages[place].alpha)
-    stages = (*chain.stages[:place], watching, *chain.stages[place + 1 :])
+    place, agreed = next((place, stage) for place, stage in enumerate(chain.stages) if isinstance(stage, Consensus))
+    watching = Watching(agreed.per_client, agreed.alpha)
+    stages: tuple[Stage, ...] = (*chain.stages[:place], watching, *chain.stages[place + 1 :])
     exchange = replace(ready.procedure.exchange, client_stages=replace(chain, stages=stages))
     procedure = replace(ready.procedure, exchange=exchange)
     start = initial_state(procedure, [plan], plan.retained, ready.device)

@@ -206,8 +206,11 @@ def with_draws(**changes: Any) -> Propose:
     """The stage as it is, with other draws."""
 
     def propose(stage: Consensus, updates: torch.Tensor, context: RoundContext) -> list[torch.Tensor]:
-        own = context.own
-        return stage.propose(updates, replace(context, own=lambda place: Otherwise(own(place), **changes)))  # type: ignore[arg-type, return-value]
+        def own(place: int) -> Any:
+            return Otherwise(context.own(place), **changes)
+
+        proposals: list[torch.Tensor] = stage.propose(updates, replace(context, own=own))
+        return proposals
 
     return propose
 
@@ -221,7 +224,8 @@ def coming_from(whom: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor])
         stay = largest[torch.from_numpy(draws.subset("stay", len(largest), len(largest) - replaced))]
         others = whom(largest, stay, len(row))
         come = others[torch.from_numpy(draws.subset("come", len(others), replaced))]
-        return torch.cat([stay, come]).unique()
+        proposal: torch.Tensor = torch.cat([stay, come]).unique()
+        return proposal
 
     return lambda stage, updates, context: [one(stage, row, context.own(place)) for place, row in enumerate(updates)]
 

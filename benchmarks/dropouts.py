@@ -158,15 +158,15 @@ def run_of(folder: Path, tables: dict[str, Any], number: int, data: Dataset) -> 
     return train(tables, folder, secret=key(number), data=data, progress=progress)
 
 
-def scaled(data: Dataset, scale: Scale) -> Dataset:
+def scaled(data: Dataset, rows: int) -> Dataset:
     """The first rows; those of Fashion-MNIST are in no order."""
-    if scale.rows >= data.size:
+    if rows >= data.size:
         return data
     return Dataset(
-        data.inputs[: scale.rows],
-        data.targets[: scale.rows],
-        data.test_inputs[: scale.rows // 6],
-        data.test_targets[: scale.rows // 6],
+        data.inputs[:rows],
+        data.targets[:rows],
+        data.test_inputs[: rows // 6],
+        data.test_targets[: rows // 6],
         data.classes,
     )
 
@@ -285,7 +285,7 @@ def main() -> None:
     table = given.table
     if unknown := set(given.setting or ()) - set(SETTINGS[table]):
         parser.error(f"{table} has no setting {sorted(unknown)[0]!r}; it has {', '.join(SETTINGS[table])}")
-    data = scaled(registry.build("datasets", {"use": "fashion-mnist"}).load(given.data), scale)
+    data = scaled(registry.build("datasets", {"use": "fashion-mnist"}).load(given.data), scale.rows)
     file = f"{table}-{mark_of(asdict(replace(scale, device='', engine='')))}"
     found: Found = {}
     for name, method, number in product(given.setting or SETTINGS[table], given.method or METHODS, given.key or [1]):

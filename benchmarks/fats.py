@@ -300,7 +300,8 @@ def main() -> None:
         folder = given.out or Path(scratch)
         for step_size in given.step_size or [None]:
             found: list[dict[str, Any]] = []
-            entry = document["step_sizes"][step_size or tables["learner"]["step_size"]] = {"keys": found}
+            entry: dict[str, Any] = {"keys": found}
+            document["step_sizes"][step_size or tables["learner"]["step_size"]] = entry
             for number in keys:
                 case = Case(name, at(tables, step_size), number, data)
                 found.append(one_key(case, folder / f"{step_size}-{number}", kinds, audits))

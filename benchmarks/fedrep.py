@@ -211,7 +211,8 @@ def rate_of(cell: Cell, found: Found) -> float:
     """The learning rate: given, or that of best final accuracy among its family's clean runs, the lowest of equals."""
     if cell.rate is not None:
         return cell.rate
-    tried = {c.rate: found[c.name]["final"] for c in CELLS if c.study == "rates" and c.family == cell.family}
+    same = [c for c in CELLS if c.study == "rates" and c.family == cell.family]
+    tried = {c.rate: found[c.name]["final"] for c in same if c.rate is not None}
     return max(sorted(tried), key=lambda rate: tried[rate])
 
 
@@ -669,7 +670,7 @@ def main() -> None:
         return
     if given.data is None:
         parser.error("--data names the folder of the data set")
-    data = scaled(registry.build("datasets", {"use": scale.dataset}).load(given.data), scale)  # type: ignore[arg-type]
+    data = scaled(registry.build("datasets", {"use": scale.dataset}).load(given.data), scale.rows)
     for cell in chosen:
         found = lines(given.out, scale, given.kept)
         if missing := [name for name in cell.waits if name not in found]:

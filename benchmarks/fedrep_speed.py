@@ -137,11 +137,16 @@ class Round:
         proposed: list[Tensor] = consensus.propose(self.updates, self.exchange.seen_by(1, self.context))
         return proposed
 
-    def agreed(self, proposals: list[Tensor]) -> ExchangeContext:
-        """The round on the union of proposals, which the server takes."""
+    def columns(self, proposals: list[Tensor]) -> Tensor:
+        """The union of proposals, which the server takes, ``(c,)``."""
         consensus: Any = self.exchange.client_stages.stages[1]
         here = self.exchange.seen_by(1, self.context).without_own()
-        return replace(self.context, coordinates=consensus.agree(proposals, here))
+        union: Tensor = consensus.agree(proposals, here)
+        return union
+
+    def agreed(self, proposals: list[Tensor]) -> ExchangeContext:
+        """The round on these columns."""
+        return replace(self.context, coordinates=self.columns(proposals))
 
 
 def served(exchange: Exchange, sending: Sending) -> tuple[Tensor, Served]:
@@ -169,7 +174,7 @@ def require_the_same_work(parameters: int) -> None:
     memory = {name: tensor[None] for name, tensor in round_.memory().items()}
     whole = exchanged(round_.exchange, round_.updates[None], stacked([round_.context]), memory, {})
     proposals = round_.proposals()
-    rows = round_.updates[:, round_.agreed(proposals).coordinates]
+    rows = round_.updates[:, round_.columns(proposals)]
     if not torch.equal(whole.row[0], server_side(round_, proposals, rows)):
         raise SystemExit("the parts that are timed do other work than a round")
 
@@ -180,7 +185,7 @@ def require_the_same_work(parameters: int) -> None:
 def contenders(round_: Round) -> tuple[int, dict[str, Callable[[], object]]]:
     """|I|, and what takes turns."""
     proposals, memory = round_.proposals(), round_.memory()
-    columns = round_.agreed(proposals).coordinates
+    columns = round_.columns(proposals)
     rows, dense = round_.updates[:, columns], Sending(round_.updates, round_.context, {}, {})
     plain = Exchange(Chain((Mean(),)))
     return len(columns), {
@@ -235,8 +240,12 @@ def print_peak(parameters: int, side: str) -> None:
     require_the_same_work(CLIENTS * SHARE * 10)  # what is loaded at the first use is there
     round_ = Round.of(parameters)
     proposals, memory = round_.proposals(), round_.memory() if side == CLIENT else {}
-    rows = round_.updates[:, round_.agreed(proposals).coordinates] if side == SERVER else round_.updates
-    work = {SERVER: lambda: server_side(round_, proposals, rows), CLIENT: lambda: client_side(round_, memory)}[side]
+    rows = round_.updates[:, round_.columns(proposals)] if side == SERVER else round_.updates
+    sides: dict[str, Callable[[], object]] = {
+        SERVER: lambda: server_side(round_, proposals, rows),
+        CLIENT: lambda: client_side(round_, memory),
+    }
+    work = sides[side]
     Path("/proc/self/clear_refs").write_text("5")  # sets the most back to what is resident now
     before = resident("VmRSS")
     result = work()

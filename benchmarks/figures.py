@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import re
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def controls(axes: Axes, table: Table) -> None:
 
 def power(axes: Axes, document: Table, alpha: str) -> None:
     lines = [
-        ("trained models untouched", "subject", "-o", document["parameters"]["fats"]["power"], "audit"),
+        ("trained models untouched", "subject", "-o", document["model-law"]["fats"]["power"], "audit"),
         ("plans untouched, one client", "untouched", "--s", document["plans"]["power"]["noop, client"], None),
         ("plans untouched, one sample", "untouched", ":^", document["plans"]["power"]["noop, sample"], None),
         ("plans of the printed form", "second", "-.d", document["plans"]["power"]["fats-as-printed, sample"], None),
@@ -110,15 +111,16 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.calibration:
         document = json.loads(given.calibration.read_text(encoding="utf-8"))
-        fats = document["parameters"]["fats"]
+        fats = document["model-law"]["fats"]
+        drawn: dict[str, Callable[[Axes], None]] = {
+            "wealth": lambda axes: paths(axes, fats),
+            "controls": lambda axes: controls(axes, fats),
+            "power": lambda axes: power(axes, document, "0.01"),
+        }
         with matplotlib.rc_context():
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(STYLE)
-            for name, draw in (
-                ("wealth", lambda axes: paths(axes, fats)),
-                ("controls", lambda axes: controls(axes, fats)),
-                ("power", lambda axes: power(axes, document, "0.01")),
-            ):
+            for name, draw in drawn.items():
                 figure = Figure(figsize=(7.4, 3.4), layout="constrained")
                 axes = figure.add_subplot()
                 draw(axes)

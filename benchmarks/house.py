@@ -27,7 +27,7 @@ from functools import cached_property
 from importlib.machinery import ModuleSpec, PathFinder
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 HERE = Path(__file__).parents[1]
 PAGE, PICTURE = Path("docs/results/house.md"), Path("docs/architecture.svg")
@@ -95,7 +95,8 @@ def dotted(path: Path) -> str:
 def levels_of(path: Path) -> list[set[str]]:
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LEVELS":
-            return ast.literal_eval(node.value)  # literals alone: nothing is executed
+            levels: list[set[str]] = ast.literal_eval(node.value)  # literals alone: nothing is executed
+            return levels
     raise SystemExit(f"{path} has no LEVELS")
 
 
@@ -166,7 +167,7 @@ def reachable(arrows: set[tuple[str, str]], start: str) -> set[str]:
     below = defaultdict(set)
     for one, other in arrows:
         below[one].add(other)
-    found, waiting = set(), [start]
+    found, waiting = set[str](), [start]
     while waiting:
         new = below[waiting.pop()] - found
         found |= new
@@ -186,7 +187,7 @@ def upwards(house: House) -> set[str]:
 
 
 def lines_by_room(house: House) -> Counter[str]:
-    rooms = Counter()
+    rooms = Counter[str]()
     for module in house.trees:
         rooms[room(module) or "__init__"] += house.lines(module)
     return rooms
@@ -227,13 +228,14 @@ def every(house: House, kind: Any) -> Iterator[tuple[str, Any]]:
         yield from ((module, node) for node in ast.walk(tree) if isinstance(node, kind))
 
 
-def place(house: House, module: str, node: ast.AST) -> str:
+def place(house: House, module: str, node: ast.stmt | ast.expr) -> str:
     return f"{house.paths[module].relative_to(house.root).as_posix()}:{node.lineno} {getattr(node, 'name', '')}".strip()
 
 
 def length_of(node: Function) -> int:
     """Lines of a body, with its docstring."""
-    return node.body[-1].end_lineno - node.body[0].lineno + 1
+    last = node.body[-1]
+    return (last.end_lineno or last.lineno) - node.body[0].lineno + 1
 
 
 def parameters_of(node: Function) -> list[ast.arg]:
@@ -271,19 +273,19 @@ def words(house: House) -> set[str]:
 def asked_for(tree: ast.Module, table: set[str]) -> Iterator[tuple[str, ast.Call]]:
     """Each literal name that a getattr or hasattr asks for; in a loop over literals, each that is in the table."""
     for node in ast.walk(tree):
-        if asks(node) and isinstance(node.args[1], ast.Constant):
-            yield node.args[1].value, node
+        if asks(node) and isinstance(name := node.args[1], ast.Constant) and isinstance(name.value, str):
+            yield name.value, node
         for loop in [node] if isinstance(node, ast.For) else getattr(node, "generators", []):
             found = [each for each in ast.walk(node) if asks(each)]
-            for name, word in literals(loop):
-                yield from ((word, call) for call in found if word in table and ast.unparse(call.args[1]) == name)
+            for variable, word in literals(loop):
+                yield from ((word, call) for call in found if word in table and ast.unparse(call.args[1]) == variable)
 
 
 def parts(node: ast.expr) -> list[ast.expr]:
     return getattr(node, "elts", [node])
 
 
-def asks(node: ast.AST) -> bool:
+def asks(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr")
 
 

@@ -1,13 +1,14 @@
 """What the chains of lots cost: hashes before training, hashes a round, and memory, by how many rounds there are.
 
     python benchmarks/lots.py
+    python benchmarks/lots.py 1000          chains of so many rounds
 
 One client, one thread, processor time. The dumb form keeps all elements in a list; it is what a chain is held against.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -57,9 +58,12 @@ def measured(length: int) -> str:
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rounds", type=int, nargs="*", default=[1000, 10_000, 100_000, 1_000_000])
+    given = parser.parse_args()
     print("| rounds in all | s, the end | s, a chain | µs, in turn | µs, a hundredth on | KiB held | KiB, all |")
     print("|---|---|---|---|---|---|---|")
-    for length in map(int, sys.argv[1:] or ("1000", "10000", "100000", "1000000")):
+    for length in given.rounds:
         print(measured(length), flush=True)
 
 

@@ -39,7 +39,13 @@ from fuaudit.audits.plan_law.simulate import Scores, Step, Trial
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import END, Address, Draws, Keyed, Position, Purpose
 from fuaudit.plans import AvailabilityLaw, Law, Plan, Request, UniformLaw
-from fuaudit.plans.availability import BoundedRoundRobin, FreshBatches, StaticProbability, TimeVaryingWeights
+from fuaudit.plans.availability import (
+    Availability,
+    BoundedRoundRobin,
+    FreshBatches,
+    StaticProbability,
+    TimeVaryingWeights,
+)
 from fuaudit.statistics.known_law import average, log_wealth
 from fuaudit.unlearning.baselines import Noop, Retrain
 
@@ -207,7 +213,7 @@ STREAMS = {
     "during training": (REQUESTS["sample"],),
 }
 STOPPED = Position(15, 0)
-AVAILABLE = {
+AVAILABLE: dict[str, Availability] = {
     "bounded round-robin": BoundedRoundRobin(5, "drawn"),
     "static availability": StaticProbability(Fraction(1, 10)),
     "time-varying weights": TimeVaryingWeights(number=10),

@@ -26,8 +26,10 @@ from machine import hardware
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
+from fuaudit.plans.participation import Involvement
 from fuaudit.registry import build
 from fuaudit.runs.ledger import read_ledger
+from fuaudit.runs.run import Run
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.resume import resume
 
@@ -64,7 +66,7 @@ def tables(model: str, engine: str) -> dict[str, Any]:
 
 def digits() -> Dataset:
     """Digits as images, so that one data set serves every model."""
-    flat = build("datasets", {"use": "digits"}).load(None)
+    flat: Dataset = build("datasets", {"use": "digits"}).load(None)
     return replace(flat, inputs=flat.inputs.view(-1, 1, 8, 8), test_inputs=flat.test_inputs.view(-1, 1, 8, 8))
 
 
@@ -82,6 +84,13 @@ def killed(number: int) -> Any:
     return progress
 
 
+def last_of(run: Run) -> int:
+    """The client whose first round comes last, as the run has recorded it."""
+    index = run.plan.index
+    assert isinstance(index, Involvement)
+    return max(index.clients, key=index.clients.__getitem__)
+
+
 def work(step: Step, data: Dataset) -> dict[str, Any]:
     """One step: ``train``, ``begin`` (training that is killed in round 3), ``resume``, ``unlearn`` or ``audit``."""
     path = Path(step["run"])
@@ -97,8 +106,7 @@ def work(step: Step, data: Dataset) -> dict[str, Any]:
         run = resume(path, data=data)
     elif step["do"] == "unlearn":
         parent = load_run(step["parent"])
-        first = parent.plan.index.clients  # type: ignore[union-attr]
-        run = unlearn(parent, "fats", Request.of([max(first, key=first.__getitem__)]), path, data=data)
+        run = unlearn(parent, "fats", Request.of([last_of(parent)]), path, data=data)
     else:
         spec = read_spec("client-erasure")
         checks = tuple(c for c in spec.checks if c.audit["use"] in ("integrity", "replay", "provenance", "lineage"))
@@ -175,7 +183,8 @@ def lineages(
         steps[second].append({"do": "resume", "run": begun})
         steps[second].append({"do": "unlearn", "parent": parent, "run": child})
     _all(settings, steps)
-    steps, keys = {place: [] for place in range(len(names))}, {place: [] for place in range(len(names))}
+    steps = {place: [] for place in range(len(names))}
+    keys: dict[int, list[tuple[str, ...]]] = {place: [] for place in range(len(names))}
     for (first, second), model, engine in cases:
         third = next((p % count for p in range(second + 1, second + count) if p % count != first), second)
         for auditor in dict.fromkeys((first, second, third)):

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,7 +76,8 @@ def sometimes(sample: Sample, value: float, chance: float) -> Sample:
 
 
 def correlated(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return 0.5 * rng.normal(size=(*shape, 3)) + np.sqrt(0.75) * rng.normal(size=(*shape, 1))
+    own, common = rng.normal(size=(*shape, 3)), rng.normal(size=(*shape, 1))
+    return 0.5 * own + math.sqrt(0.75) * common
 
 
 def heavy(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
@@ -362,11 +363,11 @@ def task(name: str, audits: int, kept: Path) -> Table:
         result["seconds"] = time.process_time() - begun
         file.with_suffix(".part").write_text(json.dumps(result) + "\n", encoding="utf-8")
         file.with_suffix(".part").replace(file)
-    result = json.loads(file.read_text(encoding="utf-8"))
+    found: Table = json.loads(file.read_text(encoding="utf-8"))
     # JSON knows no numbers as keys
-    result["true"] = {float(rate): power for rate, power in result["true"].items()}
-    print(name, *lines(result), sep="\n  ", flush=True)
-    return cast(Table, result)
+    found["true"] = {float(rate): power for rate, power in found["true"].items()}
+    print(name, *lines(found), sep="\n  ", flush=True)
+    return found
 
 
 def main() -> None:

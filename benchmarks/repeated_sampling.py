@@ -8,8 +8,10 @@ subject's tests say.
 
 import json
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -17,16 +19,16 @@ import numpy as np
 from fuaudit import train, unlearn, verify
 from fuaudit.commitments.keys import derive
 from fuaudit.plans import Request
-from fuaudit.verification.spec import read_spec
+from fuaudit.verification.spec import Spec, read_spec
 
 ROOT = b"fuaudit: repeated sampling, v1.."
-PARTITIONS = {
+PARTITIONS: dict[str, dict[str, object]] = {
     "IID": {"use": "iid", "clients": 20},
     "one client holds a class": {"use": "one-holder", "clients": 20, "label": 9},
 }
 
 
-def config(partition):
+def config(partition: dict[str, object]) -> dict[str, object]:
     return {
         "data": {"use": "digits"},
         "partition": partition,
@@ -35,12 +37,12 @@ def config(partition):
     }
 
 
-def sampling_alone():
+def sampling_alone() -> Spec:
     spec = read_spec("client-erasure")
     return replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] == "model-law"))
 
 
-def findings_of(number, title, unlearners):
+def findings_of(number: int, title: str, unlearners: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         secret = derive(ROOT, "training", title, str(number))
         run = train(config(PARTITIONS[title]), Path(folder) / "run", secret=secret)
@@ -63,7 +65,7 @@ def findings_of(number, title, unlearners):
 @click.option("--keys", default=20, show_default=True)
 @click.option("--unlearner", "unlearners", multiple=True, default=("fats", "finetune"), show_default=True)
 @click.option("--json", "out", type=click.Path(path_type=Path))
-def main(keys, unlearners, out):
+def main(keys: int, unlearners: tuple[str, ...], out: Path | None) -> None:
     rows = [row for title in PARTITIONS for number in range(keys) for row in findings_of(number, title, unlearners)]
     if out:
         out.write_text(json.dumps(rows, indent=1))

@@ -15,7 +15,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+from verify_speed import linked
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,11 +59,12 @@ for _ in sys.stdin:
 
 
 def worker(folder: Path) -> subprocess.Popen[str]:
-    """A process with the modules of a checkout: for each line it gets it answers the seconds of 40 rounds."""
+    """A process with the modules in a folder: for each line it gets it answers the seconds of 40 rounds."""
     code = WORK.format(folder=str(folder))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-c", code], cwd=folder, env=environment, **pipes)
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, text=True)
 
 
 def timed(process: subprocess.Popen[str]) -> float:
@@ -91,12 +95,14 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--processes", type=int, default=5)
     given = parser.parse_args()
-    folders = (ROOT, given.against.resolve())
-    pairs = [in_turn(folders, given.times) for _ in range(given.processes)]
-    for folder, times in zip(folders, zip(*pairs, strict=True), strict=True):
+    checkouts = (ROOT, given.against.resolve())
+    with tempfile.TemporaryDirectory() as links:
+        here, there = (linked(checkout, Path(links) / str(place)) for place, checkout in enumerate(checkouts))
+        pairs = [in_turn((here, there), given.times) for _ in range(given.processes)]
+    for folder, times in zip(checkouts, zip(*pairs, strict=True), strict=True):
         medians = [statistics.median(one) for one in times]
         print(f"{folder.name}: medians {', '.join(f'{median:.3f}' for median in medians)} s")
-    ratios = sorted(statistics.median(here) / statistics.median(there) for here, there in pairs)
+    ratios = sorted(statistics.median(own) / statistics.median(other) for own, other in pairs)
     print(f"ratio {statistics.median(ratios):.3f} of {ratios[0]:.3f} to {ratios[-1]:.3f}")
 
 

@@ -21,11 +21,12 @@ import argparse
 import contextlib
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import tenseal
@@ -71,7 +72,7 @@ class Clock:
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def of(self, party: str):
+    def of(self, party: str) -> Iterator[None]:
         begun = spent()
         yield
         self.seconds[party] = self.seconds.get(party, 0.0) + spent() - begun
@@ -175,12 +176,13 @@ def sealed(context: tenseal.Context, layer: np.ndarray, copies: bool) -> tuple[b
 
 
 def added(plain: tenseal.Context, sent: list[tuple[bytes, bytes]]) -> bytes:
-    total = None
+    total: Any = None
     for vector, copy in sent:
         here = tenseal.context_from(copy, n_threads=1) if copy else plain
         one = tenseal.ckks_vector_from(here, vector)
         total = one if total is None else total + one
-    return (total * (1 / CLIENTS)).serialize()
+    mean: bytes = (total * (1 / CLIENTS)).serialize()
+    return mean
 
 
 WAYS: dict[str, Callable[[int], Cost]] = {
@@ -199,7 +201,7 @@ COPIES, BARE, OURS = "NVFlare's way", "NVFlare's way, no copies", "`bfv+mask`, 1
 def measured(values: int, turns: int) -> dict[tuple[str, int], Cost]:
     """Every way over all values and over a twentieth of them; medians by party."""
     Suite("bfv").sums(rows_of(9, 12), 12)  # starts what adds
-    sizes, found = (values, values // SHARE), {}
+    sizes, found = (values, values // SHARE), dict[tuple[str, int], list[Cost]]()
     for _ in range(turns):
         for size in sizes:
             for name, way in WAYS.items():
@@ -282,9 +284,13 @@ def exact() -> None:
         print(f"{clients} clients, {values:,} values of {bits} bits: {', '.join(EXACT)} are exact", flush=True)
 
 
+Taken = dict[tuple[str, int, bool], list[tuple[float, float]]]
+"""Suite, values, whether parties are processes -> seconds by the clock and of all processors, turn by turn."""
+
+
 def apart(values: int, turns: int) -> str:
     """A page: seconds of a buffer by the clock, and of all processors, of objects and of processes."""
-    sizes, costs, starts = (values, values // SHARE), {}, []
+    sizes, costs, starts = (values, values // SHARE), Taken(), list[float]()
     books, rounds = Books(), count()
     for name in EXACT:  # starts all processes, and what adds
         begun = time.perf_counter()
@@ -320,7 +326,7 @@ def highest(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-def apart_page(costs, values: int, turns: int, start: float, peak: dict[str, int]) -> str:
+def apart_page(costs: Taken, values: int, turns: int, start: float, peak: dict[str, int]) -> str:
     here = hardware()
     lines = [
         "# Parties apart, measured",

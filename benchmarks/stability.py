@@ -60,14 +60,15 @@ def costs(law: UniformLaw, population: Population, kind: str, number: int = 1) -
 def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
     """The stream of requests in simulated plans of the MNIST setting, beside the exact values and the bounds."""
     exact, bound = costs(LAW, POPULATION, kind, number)
-    one = (lambda c: Request.of(clients=[c])) if kind == "client" else (lambda c: Request.of(samples=[200 * c]))
-    requests = [one(c) for c in range(number)]
+    requests = [Request.of(clients=[c]) if kind == "client" else Request.of(samples=[200 * c]) for c in range(number)]
     steps = tuple(Step(FatsUnlearning(), "fats", request) for request in requests)
     redrawn = simulate(Trial(LAW, POPULATION, steps), key, range(plans)).redrawn
     times, rounds = (redrawn > 0).sum(axis=1), redrawn.sum(axis=1)
 
     def row(values: Any, truth: float) -> dict[str, float]:
         error = float(values.std(ddof=1)) / math.sqrt(plans)
+        if not error:
+            raise SystemExit(f"no two of {plans:,} plans differ when a {kind} is forgotten: take more --plans")
         return {
             "exact": truth,
             "simulated": float(values.mean()),

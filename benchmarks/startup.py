@@ -24,6 +24,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 HEAVY = ("torch", "torchvision", "matplotlib", "scipy.stats", "sklearn", "opacus", "tenseal", "scipy", "numpy")
 COMMANDS = {
@@ -118,11 +119,11 @@ def prepared(python: str, folder: Path) -> None:
     require(done, 0, 3)
 
 
-def command(python: str, words: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess:
+def command(python: str, words: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([python, "-c", MAIN, *words], cwd=folder, capture_output=True, text=True)
 
 
-def require(done: subprocess.CompletedProcess, *codes: int) -> None:
+def require(done: subprocess.CompletedProcess[str], *codes: int) -> None:
     if done.returncode not in codes:
         raise SystemExit(f"{' '.join(done.args[3:])}: {done.stdout}{done.stderr}")
 
@@ -166,7 +167,7 @@ def main() -> None:
         given.json.write_text(json.dumps({"repeats": given.repeats, "load": os.getloadavg(), "rows": rows}, indent=1))
 
 
-def told(times: list[Spent], heavy: list[str] | None) -> dict | None:
+def told(times: list[Spent], heavy: list[str] | None) -> dict[str, Any] | None:
     """Medians, and the libraries; None where there is no such command."""
     if heavy is None:
         return None
@@ -174,7 +175,7 @@ def told(times: list[Spent], heavy: list[str] | None) -> dict | None:
     return {"wall": wall, "cpu": cpu, "heavy": heavy}
 
 
-def line(row: dict) -> str:
+def line(row: dict[str, Any]) -> str:
     """A row of the table in Markdown: for each version processor, wall clock and libraries; the ratio of processors."""
     found = [row[version] for version in row if version != "command"]
     parts = [

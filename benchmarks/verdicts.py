@@ -9,7 +9,9 @@ import json
 import statistics
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,14 +20,14 @@ from fuaudit.commitments.keys import derive
 from fuaudit.plans import Request
 
 ROOT = b"fuaudit: verdicts on digits, v1!"
-PARTITIONS = {
+PARTITIONS: dict[str, dict[str, object]] = {
     "one client holds a class": {"use": "one-holder", "clients": 20, "label": 9},
     "IID": {"use": "iid", "clients": 20},
 }
 UNLEARNERS = ("noop", "fats", "retrain", "finetune")
 
 
-def config(partition):
+def config(partition: dict[str, object]) -> dict[str, object]:
     return {
         "data": {"use": "digits"},
         "partition": partition,
@@ -34,7 +36,7 @@ def config(partition):
     }
 
 
-def audits_of(number, partition):
+def audits_of(number: int, partition: dict[str, object]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """Verdict of the spec and of repeated sampling for every unlearner, one federation."""
     with tempfile.TemporaryDirectory() as folder:
         run = train(config(partition), Path(folder) / "run", secret=derive(ROOT, "training", str(number)))
@@ -48,8 +50,8 @@ def audits_of(number, partition):
 @click.command()
 @click.option("--keys", default=10, show_default=True)
 @click.option("--json", "out", type=click.Path(path_type=Path))
-def main(keys, out):
-    rows = []
+def main(keys: int, out: Path | None) -> None:
+    rows: list[dict[str, Any]] = []
     for title, partition in PARTITIONS.items():
         for number in range(keys):
             for name, verdict, sampled, statistic in audits_of(number, partition):

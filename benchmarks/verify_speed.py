@@ -33,6 +33,9 @@ from fuaudit.plans import Request
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "verify-speed.md"
+Turn = tuple[dict[str, Any], dict[str, Any]]
+"""What a verification cost and found, before and after."""
+
 TURNS = 5
 LEARNER = {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1}
 SMALL = {
@@ -149,9 +152,9 @@ def verified(path: Path, run: Path, setting: Setting) -> dict[str, Any]:
     return found
 
 
-def compared(paths: tuple[Path, Path], run: Path, setting: Setting, turns: int) -> list[tuple[dict[str, Any], ...]]:
+def compared(paths: tuple[Path, Path], run: Path, setting: Setting, turns: int) -> list[Turn]:
     """Both checkouts in turns. SystemExit where they find other things."""
-    found = []
+    found = list[Turn]()
     for turn in range(turns if setting.timed else 1):
         both = [verified(path, run, setting) for path in (paths if turn % 2 else paths[::-1])]
         before, after = both if turn % 2 else both[::-1]
@@ -167,7 +170,7 @@ def canonical(found: dict[str, Any]) -> str:
     return json.dumps(found, sort_keys=True)
 
 
-def rows(name: str, found: list[tuple[dict[str, Any], ...]]) -> Iterator[str]:
+def rows(name: str, found: list[Turn]) -> Iterator[str]:
     """A line of the page for every audit that takes time."""
     for audit in found[0][0]["seconds"]:
         before, after = ([turn[which]["seconds"][audit] for turn in found] for which in (0, 1))

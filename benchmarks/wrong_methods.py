@@ -34,6 +34,7 @@ from fuaudit.audits.plan_law.comparison import compare, differences, references
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, Keyed
 from fuaudit.plans import Request
+from fuaudit.plans.participation import Involvement
 from fuaudit.plans.reference import PROVED
 from fuaudit.plans.veil import rewritten
 from fuaudit.registry import build
@@ -43,9 +44,11 @@ from fuaudit.runs.run import Run
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.figure import Value
 from fuaudit.verification.finding import Finding
 from fuaudit.verification.spec import read_spec
-from fuaudit.verification.verify import Verification, default_spec
+from fuaudit.verification.verification import Verification
+from fuaudit.verification.verify import default_spec
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "mutants"))
 
@@ -148,13 +151,19 @@ METHODS = (
 )
 
 
+def involved(run: Run) -> Involvement:
+    """Who and what is drawn where first, as the run has recorded it."""
+    index = run.plan.index
+    assert isinstance(index, Involvement)
+    return index
+
+
 def candidates(run: Run, method: Method) -> Iterator[Request]:
     """Requests of the kind that a method is asked for, in the order of ids; all of them are drawn somewhere."""
     if method.asks == "client":
-        yield from (Request.of(clients=[client]) for client in sorted(run.plan.index.clients))  # type: ignore[union-attr]
+        yield from (Request.of(clients=[client]) for client in sorted(involved(run).clients))
         return
-    drawn = run.plan.index.samples  # type: ignore[union-attr]
-    for sample, at in sorted(drawn.items()):
+    for sample, at in sorted(involved(run).samples.items()):
         fits = method.at in (None, at.step) and (not method.last or at.round == run.plan.law.rounds)
         if fits and sample in run.plan.retained.owner:
             others = [s for s in run.plan.retained.samples[run.plan.retained.owner[sample]] if s != sample]
@@ -174,7 +183,7 @@ def chosen(run: Run, method: Method, options: Mapping[str, object]) -> Request:
     """The first request on which a wrong method goes wrong; for a right one the first that is drawn after round 1."""
     for _, request in zip(range(MOST), candidates(run, method), strict=False):
         if method.right:
-            if run.plan.first_involvement(request).round > 1:  # type: ignore[union-attr]
+            if (first := run.plan.first_involvement(request)) and first.round > 1:
                 return request
         elif goes_wrong(run, method, options, request):
             return request
@@ -198,7 +207,7 @@ def first_difference(run: Run, result: Verification) -> int | None:
     for finding in result.findings:
         if finding.audit == "plan-law" and "equal" in finding.values:
             same = "differs_below" in finding.values
-            return None if same else int(finding.values["equal"]) + 1
+            return None if same else whole(finding.values["equal"]) + 1
     key = bytes.fromhex(result.key)
     trial = trial_of(Case(Evidence(run, parent_of(run), None), Keyed(key)))
     beside = references(trial, key)
@@ -216,7 +225,7 @@ def examined(parent: Run, method: Method, folder: Path, **data: Any) -> dict[str
         cohorts = [client for round_number in range(1, method.knows + 1) for client in parent.plan.cohort(round_number)]
         options = {"known": cohorts}
     if method.asks == "sample again":
-        first = next(iter(parent.plan.index.samples))  # type: ignore[union-attr]
+        first = next(iter(involved(parent).samples))
         run = unlearn(parent, method.name, Request.of(samples=[first]), folder / f"{method.name}-first", **data)
     request = chosen(run, method, options)
     child = unlearn(run, method.name, request, folder / method.name, options, allow_inexact=True, **data)
@@ -257,11 +266,18 @@ def decided(findings: Sequence[Finding]) -> list[str]:
     return [said(f) for f in (refuted or [found["enumeration"], found["plan-law"]])]
 
 
+def whole(value: Value) -> int:
+    """A figure that is a whole number; TypeError for another one."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
 def said(finding: Finding) -> str:
     """An audit with its verdict and how many federations or plans it took."""
     figures, words = finding.values, f"{LEVELS.get(finding.audit, finding.audit)}: {finding.verdict}"
     if finding.audit == "enumeration":
-        federations = counted(figures["proved"] + figures["refuted"], "federation")
+        federations = counted(whole(figures["proved"]) + whole(figures["refuted"]), "federation")
         apart = f", distance {figures['total_variation']}" if figures["refuted"] else ""
         return f"{words} after {federations}{apart}"
     if finding.audit != "plan-law":
@@ -275,14 +291,14 @@ def said(finding: Finding) -> str:
         looked = f"the target in {figures['plans_with_target']:,} of {figures['plans']:,}"
     else:
         looked = (f"rejected after {after:,} of" if after else "not rejected by") + f" {figures['plans']:,}"
-    return f"{words}; plan {figures['equal'] + 1:,} differs, {looked}"
+    return f"{words}; plan {whole(figures['equal']) + 1:,} differs, {looked}"
 
 
 def acceptable(method: Method, row: Mapping[str, Any]) -> bool:
     """Right methods pass; wrong ones do not, but for those beyond every cap, whose PASS names their code."""
     if method.right:
-        return row["verdict"] == "PASS"
-    return row["verdict"] != "PASS" or (method.beyond and row["named"])
+        return bool(row["verdict"] == "PASS")
+    return bool(row["verdict"] != "PASS" or (method.beyond and row["named"]))
 
 
 HEAD = ("method", "what it does", "request", "verdict", "what decided", "first plan that differs")

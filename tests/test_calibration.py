@@ -24,13 +24,21 @@ def calibration():
 
 
 @pytest.fixture(scope="module")
-def document(calibration, tmp_path_factory):
-    kept = tmp_path_factory.mktemp("kept")
-    audits = {
-        name: calibration.parameters(ROOT, name, audits=3, pairs=24, powered=powered, kept=kept)
-        for name, powered in (("fats", 2), ("retrain", 0))
-    }
-    return {"plans": calibration.plans(ROOT, 3, 40), "parameters": audits, "kept": len(list(kept.iterdir()))}
+def measured(calibration, tmp_path_factory):
+    """The file that the command writes, and the finished parts that it keeps."""
+    folder = tmp_path_factory.mktemp("calibration")
+    made, cache = folder / "calibration.json", folder / "cache"
+    numbers = {"audits": 3, "plans": 40, "pairs": 24, "powered": 2}
+    options = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["", *options, "--root", ROOT.hex(), "--cache", str(cache), "--json", str(made)])
+        calibration.main()
+    return made, cache
+
+
+@pytest.fixture(scope="module")
+def document(measured):
+    return json.loads(measured[0].read_text())
 
 
 def test_bounds_are_binomial_quantiles(calibration):
@@ -49,22 +57,23 @@ def test_decisions_divide_alpha_as_the_audit_does(calibration):
     assert calibration.decisions(0.0, 0.0021)["0.01"] == {"betting": False, "batch": True, "audit": False}
 
 
-def test_audits_of_models_are_counted_one_by_one(calibration, document):
-    for name, table in document["parameters"].items():
-        assert len(table["rows"]) == table["audits"] == 3, name
+def test_audits_of_models_are_counted_one_by_one(calibration, measured, document):
+    for name, audits in (("fats", 3), ("retrain", 1)):
+        table = document["model-law"][name]
+        assert len(table["rows"]) == table["audits"] == audits
         for arm in ("subject", "second"):
             for alpha in ("0.01", "0.05"):
                 hits = [calibration.decisions(r["wealth"][arm], r["batch"][arm])[alpha]["audit"] for r in table["rows"]]
                 assert table["exact"][arm][alpha]["audit"]["rejected"] == sum(hits)
         # every audit has runs of its own, and a wealth that starts at 1
-        assert len({row["wealth"]["untouched"] for row in table["rows"]}) == 3
+        assert len({row["wealth"]["untouched"] for row in table["rows"]}) == audits
         for path, row in zip(table["paths"], table["rows"], strict=True):
             assert max(path["subject"]) == row["wealth"]["subject"]
             assert path["subject"][0] == pytest.approx(0)
-    power = document["parameters"]["fats"]["power"]
+    power = document["model-law"]["fats"]["power"]
     assert [power[str(rate)]["0.05"]["audit"]["of"] for rate in calibration.RATES] == [2] * 7
     assert power["1.0"]["0.05"]["betting"]["rejected"] == 2  # no model forgets anything: seen at once
-    assert document["kept"] == 6
+    assert len(list(measured[1].iterdir())) == 4
 
 
 def test_audits_of_plans_are_whole(calibration, document):
@@ -76,12 +85,11 @@ def test_audits_of_plans_are_whole(calibration, document):
     assert all(row["of"] == 3 for rows in plans["exact"].values() for row in rows.values())
 
 
-def test_figures_are_the_same_bytes_for_the_same_numbers(calibration, document, tmp_path, monkeypatch):
+def test_figures_are_the_same_bytes_for_the_same_numbers(measured, tmp_path, monkeypatch):
     import figures
 
-    (tmp_path / "calibration.json").write_text(json.dumps(document))
     for folder in ("one", "two"):
-        given = ["figures", str(tmp_path / folder), "--calibration", str(tmp_path / "calibration.json")]
+        given = ["figures", str(tmp_path / folder), "--calibration", str(measured[0])]
         monkeypatch.setattr(sys, "argv", given)
         figures.main()
     names = sorted(path.name for path in (tmp_path / "one").iterdir())

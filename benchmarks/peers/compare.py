@@ -143,12 +143,18 @@ def trained(who: str, rounds: int, data: Path, out: Path) -> dict[str, float]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     log = out / f"{who}.log"
     if who != "fuaudit":
-        script = [python_of(out, who), HERE / SCRIPTS[who], data.resolve(), folder, str(rounds)]
+        script: list[str | Path] = [python_of(out, who), HERE / SCRIPTS[who], data.resolve(), folder, str(rounds)]
         found = measured(script, log)
         return found | {"accuracy": json.loads((folder / "found.json").read_text())["accuracy"]}
     config = out / "turn" / "mnist.toml"
     config.write_text((HERE / "mnist.toml").read_text().replace("rounds = 20", f"rounds = {rounds}"))
-    command = [Path(sys.executable).with_name("fuaudit"), "train", config.resolve(), "--out", folder.resolve()]
+    command: list[str | Path] = [
+        Path(sys.executable).with_name("fuaudit"),
+        "train",
+        config.resolve(),
+        "--out",
+        folder.resolve(),
+    ]
     found = measured([*command, "--data", data.resolve(), "--quiet"], log)
     metrics = json.loads((folder / "metrics.json").read_text())
     return found | {"accuracy": metrics[-1]["test_accuracy"]}
@@ -175,7 +181,7 @@ def repeated_turn(contenders: Sequence[str], out: Path) -> dict[str, Any]:
         here = what != "jax"
         script = HERE / ("repeated_here.py" if here else "repeated_jax.py")
         chosen = [what] if here else []
-        command = [python_of(out, what), script, *chosen, work.resolve(), made]
+        command: list[str | Path] = [python_of(out, what), script, *chosen, work.resolve(), made]
         found = measured(command, out / f"{who}.log", REPEATED[who])
         answer = np.load(made)
         models[who] = answer["models"]

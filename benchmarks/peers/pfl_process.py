@@ -26,7 +26,8 @@ class Network(nn.Module):
         self.layers = setting.network()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.layers(inputs)
+        scores: Tensor = self.layers(inputs)
+        return scores
 
     def loss(self, inputs: Tensor, targets: Tensor, eval: bool = False) -> Tensor:
         self.eval() if eval else self.train()
