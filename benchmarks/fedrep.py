@@ -624,6 +624,9 @@ def page(found: Found, scale: Scale) -> str:
         "",
         "## Three keys",
         "",
+        "All other comparisons are of one key. Where the range of a cell is larger than the margin, another key could "
+        "turn them.",
+        "",
         *(["| cell | best of keys 1 / 2 / 3 | range |", "|---|---|---|", *spread] if spread else ["Not run."]),
         "",
         "## All cells",

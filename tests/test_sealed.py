@@ -382,11 +382,11 @@ def test_other_columns_than_all_signed_are_found(copied):
     assert found.details[0].endswith("the terms have another set of columns than the server told")
 
 
-def test_columns_that_nobody_told_leave_it_open(copied):
+def test_columns_have_to_be_told(copied):
     view = copied()
     found = looked_at(telling(view, [one for one in messages(view) if one.step != "columns"]))
-    assert found.verdict == "INCONCLUSIVE"
-    assert found.details == ("The transcript does not tell which columns clients agreed on, first in round 1.",)
+    assert found.verdict == "FAIL"
+    assert found.details[0] == "round 1, order: the server did not tell the columns that clients agreed on"
 
 
 def other_sum(run, view):

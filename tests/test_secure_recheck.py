@@ -184,9 +184,9 @@ def test_columns_that_were_told_are_those_of_all_terms(made):
 
 def test_columns_that_were_not_told_as_they_must_be(made):
     said, lots, rest = told_columns(made, range(COLUMNS))
-    found(made, [*lots, said, said, *rest], "order", "of step columns, which is not due there")
-    found(made, [*lots, *rest, said], "order", "of step columns, which is not due there")
-    found(made, [said, *lots, *rest], "order", "of step lot, which is not due there")
+    found(made, [*lots, said, said, *rest], "order", "step columns of the server, which does not follow there")
+    found(made, [*lots, *rest, said], "order", "step columns of the server, which does not follow there")
+    found(made, [said, *lots, *rest], "order", "which does not follow there")
     for columns in ([0, 1, 2, 3], [0, 1, 2, 3, 5], [*range(COLUMNS + 1)]):
         others, *_ = told_columns(made, columns)
         found(made, [*lots, others, *rest], "terms", "another set of columns than the server told")
@@ -201,7 +201,14 @@ def test_columns_that_were_not_told_as_they_must_be(made):
     signed, *_ = told_columns(made, range(COLUMNS), signature=bytes([1]) * 64)
     found(made, [*lots, signed, *rest], "message", "does not have its signature")
     found(made, [*lots, replace(said, sender=0), *rest], "message", "at step columns, where columns of a member is due")
-    found(made, [*lots, replace(said, buffer=0), *rest], "order", "of step columns, which is not due there")
+    found(made, [*lots, replace(said, buffer=0), *rest], "order", "step columns of the server, which does not follow there")
+
+
+def test_columns_that_clients_agreed_on_have_to_be_told(made):
+    said, lots, rest = told_columns(made, range(COLUMNS))
+    assert not made.checked(written([*lots, said, *rest]), agrees=True).findings
+    missing = made.checked(written([*lots, *rest]), agrees=True).findings
+    assert [one.sentence for one in missing] == ["the server did not tell the columns that clients agreed on"]
 
 
 def test_each_message_that_comes_twice(made):

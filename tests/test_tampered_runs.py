@@ -188,12 +188,12 @@ def test_a_tail_that_was_cut_off_is_found_and_by_a_kept_head_always(runs, copied
         sealed_again(path, fewer(events, honest.messages[:length]), made.heads)
         assert judged(path) == ("INCONCLUSIVE" if unseen[-1:] == [length] else "FAIL")
         assert judged(path, head=honest.run.ledger.head) == judged(path, rows=True) == "FAIL", length
-    lots, ends = (
+    told, ends = (
         [at + 1 for at, one in enumerate(honest.messages) if one.step in steps]
-        for steps in (("lot",), ("receipt", "opened"))
+        for steps in (("columns",), ("receipt", "opened"))
     )
-    assert (len(lots), len(ends)) == (8, 4)
-    assert unseen == [lots[-1], ends[2]]
+    assert (len(told), len(ends)) == (2, 4)
+    assert unseen == [told[-1], ends[2]]
 
 
 def test_a_ledger_that_was_cut_off_is_no_run(runs, copied):

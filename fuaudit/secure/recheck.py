@@ -74,6 +74,7 @@ class Known:
         buffers: round and contributions by client -> the members of each buffer, ascending; None is not known.
         columns: round -> how many columns are summed, and their digest, or None where nothing is summed in it; None is
             not known.
+        agrees: whether clients agree on columns, so that the server has to tell them.
     """
 
     suite: str
@@ -91,6 +92,7 @@ class Known:
     cohort: Callable[[int], tuple[int, ...]] | None = None
     buffers: Callable[[int, Mapping[int, bytes]], Collection[tuple[int, ...]]] | None = None
     columns: Callable[[int], tuple[int, str] | None] | None = None
+    agrees: bool = False
 
     def __post_init__(self) -> None:
         if self.suite not in EXACT:
@@ -177,7 +179,7 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
     for number in _due_rounds(chain, known):
         entries = chain.of_round(number)
         body = bodies(number) if entries else b""
-        found += [*_wrong_order(number, entries)]
+        found += [*_wrong_order(number, entries, known.agrees)]
         if body is None:
             unread.append(number)
             continue
@@ -232,8 +234,10 @@ def _wrong_roster(known: Known) -> Iterator[Finding]:
         yield Finding("roster", f"{keys[key]} parties have the key {key[:8]}... each")
 
 
-def _wrong_order(number: int, entries: Sequence[Entry]) -> Iterator[Finding]:
+def _wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterator[Finding]:
     """What lines alone tell of a round: all in the one order, each buffer ended, opened once and seldom tried."""
+    if agrees and {"terms", "columns"} & {entry.step for entry in entries} == {"terms"}:
+        yield Finding("order", "the server did not tell the columns that clients agreed on", number)
     open_: dict[int, list[Entry]] = {}
     ended: list[list[Entry]] = []
     before: Entry | None = None

@@ -61,6 +61,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         cohort=lambda number: tuple(sorted({*cohort(number)})),
         buffers=_buffers(run, transport, cohort) if ends and known_order and offers(transport, "members") else None,
         columns=columns if columns is not None else all_columns(run),
+        agrees=run.exchange.agrees,
     )
 
 

@@ -66,7 +66,7 @@ def served(run: Run, checked: Checked) -> Served:
         UsageError: the transport has no sums that the run's suite could make, or the run's device is not here.
     """
     exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
-    if missing := _missing(run, exchange, checked):
+    if missing := _missing(run, exchange):
         return Served(missing=missing)
     single_threaded()
     device, others, small = device_of(run.config.run.device), list[int](), True
@@ -85,7 +85,7 @@ def served(run: Run, checked: Checked) -> Served:
     return Served(tuple(others), bool(others) and small)
 
 
-def _missing(run: Run, exchange: Exchange, checked: Checked) -> str:
+def _missing(run: Run, exchange: Exchange) -> str:
     """Why nobody can execute it here, as a sentence; empty where it can be done."""
     stages = exchange.server.stages
     if not offers(exchange.transport, "mean_of"):
@@ -99,9 +99,6 @@ def _missing(run: Run, exchange: Exchange, checked: Checked) -> str:
         return "A stage of the server depends on how many samples there are, which the server may not be given."
     if any(owner_of(name) == SOLVER for name in run.checkpoint(run.checkpoints[-1])[1]):
         return "The solver remembers something of clients' updates beside the model, which no sum makes."
-    lacking = sorted({number for number, _ in checked.opened} - checked.columns.keys()) if exchange.agrees else []
-    if lacking:
-        return f"The transcript does not tell which columns clients agreed on, first in round {lacking[0]}."
     return ""
 
 
