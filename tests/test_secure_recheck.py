@@ -201,7 +201,12 @@ def test_columns_that_were_not_told_as_they_must_be(made):
     signed, *_ = told_columns(made, range(COLUMNS), signature=bytes([1]) * 64)
     found(made, [*lots, signed, *rest], "message", "does not have its signature")
     found(made, [*lots, replace(said, sender=0), *rest], "message", "at step columns, where columns of a member is due")
-    found(made, [*lots, replace(said, buffer=0), *rest], "order", "step columns of the server, which does not follow there")
+    found(
+        made,
+        [*lots, replace(said, buffer=0), *rest],
+        "order",
+        "step columns of the server, which does not follow there",
+    )
 
 
 def test_columns_that_clients_agreed_on_have_to_be_told(made):
