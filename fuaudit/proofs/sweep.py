@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Any
 
 from fuaudit.declared import offers
-from fuaudit.draws import END, Draws, Keyed, Position, estimate_leaves
+from fuaudit.draws import END, Draws, Keyed, Position
 from fuaudit.draws.keyed import derive
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
@@ -19,7 +19,7 @@ from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.proofs.chance import drawn_toys
 from fuaudit.proofs.coverage import STOPS, Coverage, missing
 from fuaudit.proofs.cut import at_own_rate, cut_toys
-from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
+from fuaudit.proofs.exactness import Exactness, estimated_leaves, estimated_retraining, exactness
 from fuaudit.proofs.related import related_toys
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, during_training, numbers_of, toys_like, trials
 from fuaudit.text import counted
@@ -56,6 +56,9 @@ class Keeping:
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
+
+
+KEEPING = Keeping()
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ def sweep(
             result = _once(_proof, unlearner, toy, left)
             left -= result.leaves
         except BudgetError:
-            alone = _fits(Keeping(), toy, left // SLACK)
+            alone = _fits(KEEPING, toy, left // SLACK)
             too_large, costly = too_large + (not alone), costly + alone
             continue
         finally:
@@ -141,7 +144,7 @@ def _beside(unlearner: object, toy: Toy, left: int, few: int) -> tuple[Sweep, in
     """
     result, leaves = _walk(unlearner, toy, SLACK * few) if left > 0 else (None, 0)
     if result is None or leaves > 2 * few:
-        own, counted_leaves = _walk(Keeping(), toy, SLACK * few)
+        own, counted_leaves = _walk(KEEPING, toy, SLACK * few)
         if own is None and result is None:
             return Sweep((), (), 1, leaves), few
         if own and counted_leaves > few:
@@ -177,7 +180,7 @@ def _fits(unlearner: object, toy: Toy, most: int) -> bool:
 
 
 def _one_path(_: None, toy: Toy) -> float:
-    return estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1)
+    return estimated_retraining(toy.law, toy.population, toy.requests, 1)
 
 
 def _estimate(unlearner: Any, toy: Toy, most: int) -> float:
@@ -414,8 +417,8 @@ def walked(task: Task, leaves: int, progress: Any = None, known: Container[Hasha
     found, left = Sweep((), (), 0, 0), leaves
     for number, toy in enumerate(task.toys, 1):
         most = min(left, leaves // DRAWN_SHARE) if task.drawn else left // SHARE
-        if most >= 1 and _fits(Keeping(), toy, most):
-            about = ceil(_once(_estimate, Keeping(), toy, most))
+        if most >= 1 and _fits(KEEPING, toy, most):
+            about = ceil(_once(_estimate, KEEPING, toy, most))
             one, few = _beside(task.unlearner, toy, ROOM * leaves - found.leaves, about)
             again = _walk_of(task.unlearner, toy) in known
             found, left = found + (replace(one, leaves=0) if again else one), left - few
