@@ -11,7 +11,6 @@ are run once for all of them. The paths, their order, their weights and their nu
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -121,12 +120,15 @@ def _independent(population: tuple[int, ...], probability: Fraction) -> Outcomes
 class Enumeration:
     """One path through the tree of draws: choices on the tape are replayed, later draws take their first outcome.
 
+    Attributes:
+        alone: whether no other path follows, so that a procedure gains nothing by coming in parts.
+
     Raises:
         KeyReuseError: one key and address are asked for draws over different populations.
     """
 
-    def __init__(self, tape: list[tuple[int, Outcomes]]) -> None:
-        self.tape = tape
+    def __init__(self, tape: list[tuple[int, Outcomes]], alone: bool = False) -> None:
+        self.tape, self.alone = tape, alone
         self._asked: dict[tuple[str, Address], tuple[Hashable, tuple[int, ...]]] = {}
         self._broken: KeyReuseError | BudgetError | None = None
         self._heard: list[Heard] | None = None
@@ -349,7 +351,7 @@ def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32
 def probed(procedure: Callable[[Enumeration], object], probe: int) -> int:
     """The product of the branching degrees along one path of random choices, that of this number from 0."""
     tape = _ProbingTape(probe)
-    Enumeration(tape).whole(procedure)
+    Enumeration(tape, alone=True).whole(procedure)
     return prod(len(outcomes) for _, outcomes in tape)
 
 

@@ -26,11 +26,14 @@ from typing import Any, NamedTuple, cast
 from fuaudit.declared import says
 from fuaudit.draws import Draws, Enumeration, Position, Purpose, Recorded, Stream
 from fuaudit.draws.enumerating import Then, probed
-from fuaudit.plans.law import Law
+from fuaudit.plans.availability import AvailabilityLaw
+from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import Plan, Segments, occurrences
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.plans.strange_laws import is_foreign, is_just
 from fuaudit.plans.veil import FIRST, Asked, Veiled, rewritten
+from fuaudit.proofs.toys import federation
+from fuaudit.proofs.value import option
 
 Drawn = tuple[int, ...]
 Part = Callable[[Enumeration], Any]
@@ -124,14 +127,12 @@ class Memory:
         law, population: while they are held, no others have their identity.
         calls: by the streams of plans, for :class:`Recalled`.
         own: by the identity of a rewriter.
-        probes: of plans to which nothing is done.
     """
 
     law: Law
     population: Population
     calls: dict[Any, dict[Any, Any]] = field(default_factory=dict)
     own: dict[int, Own] = field(default_factory=dict)
-    probes: list[int] = field(default_factory=list)
 
     def fresh(self, draws: Enumeration, key: str) -> Recalled:
         """A plan that is drawn as a whole."""
@@ -198,7 +199,11 @@ def unlearning_in_parts(
 
 def retraining_in_parts(law: Law, population: Population, requests: Sequence[Request]) -> Part:
     """As :func:`fuaudit.proofs.exactness.retraining`, for a law of fuaudit's."""
-    memory = _memory(law, population.without(reduce(or_, requests)), ())
+    return _retraining(law, population.without(reduce(or_, requests)))
+
+
+def _retraining(law: Law, left: Population) -> Part:
+    memory = _memory(law, left, ())
     return lambda draws: Then(_history(draws, memory.fresh(draws, "retraining")))
 
 
@@ -213,8 +218,8 @@ def estimated_in_parts(
 ) -> float:
     """As :func:`fuaudit.draws.enumerating.estimate_leaves` of these procedures, of retraining for ``None``."""
     if unlearner is None:
-        known = _memory(law, population.without(reduce(or_, requests)), ()).probes
-        procedure = retraining_in_parts(law, population, requests)
+        left = population.without(reduce(or_, requests))
+        known, procedure = _probes_of_retraining(law, left)
     else:
         own = _memory(law, population, requests).of(unlearner)
         known = own.probes.setdefault(tuple(moments), []) if own else []
@@ -227,6 +232,25 @@ def estimated_in_parts(
         if total > most * probes:
             break
     return total / probes
+
+
+_probes: dict[Hashable, list[int]] = {}
+
+
+def _probes_of_retraining(law: Law, left: Population) -> tuple[list[int], Part]:
+    """What is known of probes of retraining, and what gives more.
+
+    Under these laws of fuaudit's it hangs on sizes, and not on ids: who is drawn is drawn by place.
+    """
+    if not is_just(law, UniformLaw, AvailabilityLaw):
+        return [], _retraining(law, left)
+    sizes = tuple(len(left.samples[client]) for client in left.clients)
+    if len(_probes) >= 50_000:
+        _probes.clear()
+    return _probes.setdefault((option(law), sizes), []), _retraining(law, _numbered(sizes))
+
+
+_numbered = lru_cache(maxsize=4 * LATEST)(federation)
 
 
 def _rewritten(own: Own, plan: Recalled, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -309,19 +333,18 @@ class _From:
 
     def __call__(self, draws: Enumeration) -> Any:
         plan, rounds, cohort, batches = self.plan, self.rounds, self.cohort, self.batches
-        law, drawn = plan.law, draws.drawn
+        law, last = plan.law, inf if draws.alone else draws.drawn
         while len(rounds) < law.rounds:
-            if draws.drawn > drawn:
-                return Then(_From(plan, self.looked, self.cuts, rounds, cohort, batches))
             number = len(rounds) + 1
             if cohort is None:
                 cohort, batches = plan.cohort(number), ()
             places = _places(cohort, law.steps)
-            if len(batches) < len(places):
-                if draws.drawn == drawn:
-                    batches = *batches, plan.batch(number, *places[len(batches)])
+            while len(batches) < len(places) and draws.drawn <= last:
+                batches = *batches, plan.batch(number, *places[len(batches)])
             if len(batches) == len(places):
                 rounds, cohort = (*rounds, self._round(number, cohort, batches)), None
+            if draws.drawn > last and len(rounds) < law.rounds:
+                return Then(_From(plan, self.looked, self.cuts, rounds, cohort, batches))
         return (plan.initial_uniform(1)[0] if self.looked else None), rounds
 
     def _round(self, number: int, cohort: Drawn, batches: tuple[Drawn, ...]) -> Hashable:

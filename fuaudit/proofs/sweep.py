@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from math import ceil, inf
 from typing import Any
@@ -22,6 +21,7 @@ from fuaudit.proofs.cut import at_own_rate, cut_toys
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, estimated_retraining, exactness
 from fuaudit.proofs.related import related_toys
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, during_training, numbers_of, toys_like, trials
+from fuaudit.proofs.value import option
 from fuaudit.text import counted
 
 SHARE = 4
@@ -200,7 +200,7 @@ def _once(work: Callable[..., Any], unlearner: object, toy: Toy, *given: Any) ->
     if is_foreign(toy.law):
         return work(unlearner, toy, *given)
     try:
-        return _kept(work, (_identity(unlearner), _option(toy.law)), unlearner, toy, *given)
+        return _kept(work, (_identity(unlearner), option(toy.law)), unlearner, toy, *given)
     except TypeError:  # not hashable; an unlearner that raises one is a PluginError by now
         return work(unlearner, toy, *given)
 
@@ -220,38 +220,17 @@ def _identity(unlearner: object) -> tuple[Any, ...]:
     if isinstance(unlearner, BehindEdit):
         return BehindEdit, *_identity(unlearner.method)
     kind: Any = type(unlearner)
-    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, _option(unlearner)
+    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, option(unlearner)
 
 
 def _federation(toy: Toy) -> Hashable:
     """What a federation is told by: tasks have some in common, and each is counted once."""
-    return _option(toy.law), tuple(toy.population.samples.items()), toy.requests, toy.not_before
+    return option(toy.law), tuple(toy.population.samples.items()), toy.requests, toy.not_before
 
 
 def _walk_of(unlearner: object, toy: Toy) -> Hashable:
     """What a proof is told by that is made once; under a law of a stranger each is made, so each has a name."""
     return object() if is_foreign(toy.law) else (_identity(unlearner), _federation(toy))
-
-
-def _option(value: Any) -> tuple[Any, ...]:
-    """A value bit for bit, with what it holds. Of what is no plain value only the same object is the same."""
-    if isinstance(value, tuple | list):
-        return type(value), *map(_option, value)
-    if isinstance(value, dict):
-        return type(value), *((_option(name), _option(one)) for name, one in value.items())
-    if isinstance(value, float):
-        return float, value.hex()
-    if value is None or isinstance(value, bool | int | str | bytes | Fraction):
-        return type(value), value
-    if is_dataclass(value) and not isinstance(value, type) and not _has_slots(type(value)):
-        names = {field.name for field in fields(value)} | getattr(value, "__dict__", {}).keys()
-        return type(value), *((name, _option(getattr(value, name))) for name in sorted(names))
-    return type(value), id(value)
-
-
-def _has_slots(kind: type) -> bool:
-    """Whether objects of a class can hold something that is neither a field nor in their dict."""
-    return any(base.__dict__.get("__slots__") for base in kind.__mro__)
 
 
 @dataclass(frozen=True)
