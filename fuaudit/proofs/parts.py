@@ -18,17 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from math import inf
 from operator import or_
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from fuaudit.declared import says
 from fuaudit.draws import Draws, Enumeration, Position, Purpose, Recorded, Stream
 from fuaudit.draws.enumerating import Then, probed
 from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.plans.law import Law, UniformLaw
-from fuaudit.plans.plan import Plan, Segments, occurrences
+from fuaudit.plans.plan import Plan, Routed, Segments, occurrences
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import is_foreign, is_just
 from fuaudit.plans.veil import FIRST, Asked, Veiled, rewritten
@@ -69,11 +69,17 @@ class Recalled(Plan):
 
     Attributes:
         path: the enumeration that its sources belong to.
-        calls: a tree for each call of the law.
+        calls: a tree for each call of the law; None where nothing is remembered.
     """
 
     path: Enumeration = field(default_factory=lambda: Enumeration([]), compare=False, repr=False)
-    calls: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    calls: dict[Any, Any] | None = field(default=None, compare=False, repr=False)
+    by_strangers: ClassVar[bool] = False
+
+    @cached_property
+    def draws(self) -> Routed:
+        """See :class:`fuaudit.plans.Plan`; it is made once."""
+        return Routed(self)
 
     def cohort(self, round_number: int) -> Drawn:
         """See :class:`fuaudit.plans.Plan`."""
@@ -88,6 +94,8 @@ class Recalled(Plan):
         return self._recalled("included", (round_number, step, client, occurrence))
 
     def _recalled(self, name: str, place: tuple[int, ...]) -> Drawn:
+        if self.calls is None:
+            return cast(Drawn, getattr(super(), name)(*place))
         found, draw = self.calls.get((name, place)), self.path.draw
         while type(found) is Question:
             found = found.then.get(draw(*found.asked))
@@ -142,7 +150,7 @@ class Memory:
         """The plan with what is remembered of all plans that draw alike at all addresses."""
         given = plan.law, plan.populations, plan.sources, plan.streams
         if any(type(source) is Recorded for source in plan.sources):  # it answers for this plan alone
-            return Recalled(*given, path=draws)
+            return Recalled(*given, path=draws, calls=None)
         return Recalled(*given, path=draws, calls=self.calls.setdefault(_alike(plan), {}))
 
     def of(self, unlearner: Any) -> Own | None:
