@@ -29,7 +29,7 @@ from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.veil import rewritten
-from fuaudit.proofs.parts import estimated_in_parts, retraining_in_parts, unlearning_in_parts
+from fuaudit.proofs.parts import OtherPlanError, estimated_in_parts, retraining_in_parts, unlearning_in_parts
 
 Initial = int | None
 """The half that the initial model was drawn from; None where nobody looked."""
@@ -175,15 +175,21 @@ def exactness(
     if not requests:
         raise UsageError("a proof of unlearning needs at least one request")
     moments = not_before or [END] * len(requests)
+    whole = unlearning(unlearner, law, population, requests, moments), retraining(law, population, requests)
     if is_foreign(law):
-        procedures = unlearning(unlearner, law, population, requests, moments), retraining(law, population, requests)
-    else:
-        procedures = (
-            unlearning_in_parts(unlearner, law, population, requests, moments),
-            retraining_in_parts(law, population, requests),
-        )
-    (unlearned, walked), (retrained, more) = (counted_law(procedure, leaves) for procedure in procedures)
-    return replace(compare(unlearned, retrained), leaves=walked + more)
+        return _compared(*whole, leaves)
+    try:
+        parts = unlearning_in_parts(unlearner, law, population, requests, moments)
+        return _compared(parts, retraining_in_parts(law, population, requests), leaves)
+    except OtherPlanError:
+        return _compared(*whole, leaves)
+
+
+def _compared(
+    unlearned: Callable[[Enumeration], Any], retrained: Callable[[Enumeration], Any], leaves: int
+) -> Exactness:
+    (one, walked), (other, more) = counted_law(unlearned, leaves), counted_law(retrained, leaves)
+    return replace(compare(one, other), leaves=walked + more)
 
 
 def estimated_leaves(

@@ -9,16 +9,16 @@ They give what :func:`fuaudit.proofs.exactness.unlearning` and ``retraining`` gi
 3. A rewriter of fuaudit's is remembered so behind the veil: mostly by where the request is first involved.
 4. Probes of an estimate are made once for all that ask for them.
 
-A law of a stranger has none of this: what it draws may hang on more than its draws. A rewriter of a stranger may look
-behind the veil. What he draws there is enumerated as any draw is, so he is run anew for all that can come out of it,
-as in the first point. But he is never remembered by what he asked in front of it, and his probes are his own.
+A law of a stranger has none of this: what it gives may hang on more than its draws. So may what a rewriter of a
+stranger makes, and he may look behind the veil. So he is run on every path, as ever, and what he makes is compared with
+what he made of the same draws before. Where it is another plan, all is walked again, by the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from math import inf
 from operator import or_
 from typing import Any, ClassVar, NamedTuple, cast
@@ -106,7 +106,7 @@ class Recalled(Plan):
 
 
 class Made(NamedTuple):
-    """What a rewriter makes of a plan: its streams, and a record in the place of the fresh source, where there is one."""
+    """What a rewriter makes of a plan: its streams, and a record in the place of the fresh source, if any."""
 
     streams: Mapping[Stream, Segments]
     written: Draws | None
@@ -188,21 +188,45 @@ def unlearning_in_parts(
     memory, name = _memory(law, population, requests), type(unlearner).__name__
     own = memory.of(unlearner)
 
-    def carried_out(plan: Recalled, number: int) -> Part:
+    def carried_out(plan: Recalled, number: int, watched: tuple[_Again, ...]) -> Part:
         request, moment = requests[number], moments[number]
 
         def part(draws: Enumeration) -> Then:
             fresh = draws.source(f"request {number + 1}")
             if own:
-                new = _rewritten(own, plan, request, fresh, moment)
+                new, watching = _rewritten(own, plan, request, fresh, moment), watched
             else:
-                new = rewritten(unlearner, name, plan, request, fresh, moment)
+                again = partial(rewritten, unlearner, name, plan, request, fresh, moment)
+                watching = *watched, _Again(again, new := again())
             after = memory.recalled(draws, new)
-            return Then(carried_out(after, number + 1) if number + 1 < len(requests) else _history(draws, after))
+            if number + 1 < len(requests):
+                return Then(carried_out(after, number + 1, watching))
+            return Then(_history(draws, after, watching))
 
         return part
 
-    return lambda draws: Then(carried_out(memory.fresh(draws, "training"), 0))
+    return lambda draws: Then(carried_out(memory.fresh(draws, "training"), 0, ()))
+
+
+class OtherPlanError(Exception):
+    """A rewriter made another plan of the same draws."""
+
+
+class _Again:
+    """Runs a rewriter of a stranger on each path behind what he made; on the first of them he was run."""
+
+    def __init__(self, again: Callable[[], Plan], made: Plan) -> None:
+        self._again, self._made, self._first = again, made, True
+
+    def __call__(self, draws: Enumeration) -> None:
+        """Raises OtherPlanError where he makes another plan, or asks for more."""
+        if self._first:
+            self._first = False
+            return
+        drawn, new = draws.drawn, self._again()
+        same = new.streams == self._made.streams and new.sources[-1] == self._made.sources[-1]
+        if not same or draws.drawn != drawn:
+            raise OtherPlanError
 
 
 def retraining_in_parts(law: Law, population: Population, requests: Sequence[Request]) -> Part:
@@ -316,9 +340,9 @@ def _places(cohort: Drawn, steps: int) -> tuple[tuple[int, int, int], ...]:
     return tuple((step, *place) for place in occurrences(cohort) for step in range(1, steps + 1))
 
 
-def _history(draws: Enumeration, plan: Recalled) -> Part:
+def _history(draws: Enumeration, plan: Recalled, watched: tuple[_Again, ...] = ()) -> Part:
     """See :func:`fuaudit.proofs.exactness.drawn`; whoever looked at the initial draw did so by now."""
-    return _From(plan, draws.looked_at(Purpose.INIT), says(plan.law, "cuts"))
+    return _From(plan, watched, draws.looked_at(Purpose.INIT), says(plan.law, "cuts"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +350,7 @@ class _From:
     """The history of a plan from one draw on; after the next draw that is new comes the next part.
 
     Attributes:
+        watched: rewriters who are run once more at its end.
         looked: whether the initial draw is told.
         cuts: whether batches are cut.
         rounds: those before.
@@ -333,6 +358,7 @@ class _From:
     """
 
     plan: Recalled
+    watched: tuple[_Again, ...]
     looked: bool
     cuts: bool
     rounds: tuple[Hashable, ...] = ()
@@ -352,7 +378,9 @@ class _From:
             if len(batches) == len(places):
                 rounds, cohort = (*rounds, self._round(number, cohort, batches)), None
             if draws.drawn > last and len(rounds) < law.rounds:
-                return Then(_From(plan, self.looked, self.cuts, rounds, cohort, batches))
+                return Then(_From(plan, self.watched, self.looked, self.cuts, rounds, cohort, batches))
+        for again in self.watched:
+            again(draws)
         return (plan.initial_uniform(1)[0] if self.looked else None), rounds
 
     def _round(self, number: int, cohort: Drawn, batches: tuple[Drawn, ...]) -> Hashable:
