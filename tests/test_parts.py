@@ -187,14 +187,14 @@ class Peeks(FatsUnlearning):
 
 
 def test_who_looks_behind_the_veil_is_refuted(monkeypatch):
-    """Were he remembered by what he asked in front of it, he would be one method whatever he saw."""
+    """Were he remembered by what he asked in front of it, other paths would be walked."""
     law, members = UniformLaw(2, 1, 1, 1), federation((1, 1, 1))
     found = exactness(Peeks(), law, members, [CLIENT])
     assert not found.exact
     assert found == exactness(Peeks(), Strange(law), members, [CLIENT])
     monkeypatch.setattr(parts, "is_foreign", lambda part: False)
     remembered = exactness(Peeks(), replace(law), members, [CLIENT])
-    assert remembered.total_variation != found.total_variation
+    assert remembered != found
 
 
 def Strange(law):
