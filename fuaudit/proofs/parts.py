@@ -117,7 +117,7 @@ class Own:
     """What is remembered of a rewriter of fuaudit's on one federation.
 
     Attributes:
-        unlearner: while it is held, no other has its identity.
+        unlearner: the rewriter.
         rewritings: a tree for each moment and the streams of a plan.
         probes: by moments, see :func:`fuaudit.draws.enumerating.probed`.
     """
@@ -134,13 +134,13 @@ class Memory:
     Attributes:
         law, population: while they are held, no others have their identity.
         calls: by the streams of plans, for :class:`Recalled`.
-        own: by the identity of a rewriter.
+        own: by rewriter.
     """
 
     law: Law
     population: Population
     calls: dict[Any, dict[Any, Any]] = field(default_factory=dict)
-    own: dict[int, Own] = field(default_factory=dict)
+    own: dict[Hashable, Own] = field(default_factory=dict)
 
     def fresh(self, draws: Enumeration, key: str) -> Recalled:
         """A plan that is drawn as a whole."""
@@ -154,12 +154,10 @@ class Memory:
         return Recalled(*given, path=draws, calls=self.calls.setdefault(_alike(plan), {}))
 
     def of(self, unlearner: Any) -> Own | None:
-        """What is remembered of a rewriter; None for one of a stranger's."""
-        if id(unlearner) not in self.own:
-            if is_foreign(unlearner):
-                return None
-            self.own[id(unlearner)] = Own(unlearner)
-        return self.own[id(unlearner)]
+        """What is remembered of a rewriter, as he stands; None for one of a stranger's."""
+        if is_foreign(unlearner):
+            return None
+        return self.own.setdefault(option(unlearner), Own(unlearner))
 
 
 def _alike(plan: Plan) -> Hashable:
@@ -167,12 +165,12 @@ def _alike(plan: Plan) -> Hashable:
     return len(plan.sources), *(plan.streams[stream] for stream in Stream)
 
 
-_memories: dict[tuple[int, int, tuple[Request, ...]], Memory] = {}
+_memories: dict[Hashable, Memory] = {}
 
 
 def _memory(law: Law, population: Population, requests: Sequence[Request]) -> Memory:
-    """What is remembered of these very objects: nobody who could write into them has them."""
-    key = id(law), id(population), tuple(requests)
+    """What is remembered of these very objects, as they stand."""
+    key = option(law), id(law), id(population), tuple(requests)
     found = _memories.get(key)
     if found is None:
         if len(_memories) >= LATEST:
@@ -187,6 +185,8 @@ def unlearning_in_parts(
     """As :func:`fuaudit.proofs.exactness.unlearning`, for a law of fuaudit's."""
     memory, name = _memory(law, population, requests), type(unlearner).__name__
     own = memory.of(unlearner)
+    if own is None:  # whoever looks behind the veil finds no memory there that serves others
+        memory = Memory(law, population)
 
     def carried_out(plan: Recalled, number: int, watched: tuple[_Again, ...]) -> Part:
         request, moment = requests[number], moments[number]
