@@ -119,7 +119,7 @@ def settings(data: Path | None, rounds: int | None) -> Iterator[Setting]:
         tables["learner"] |= {"rounds": rounds} if rounds else {}
         yield Setting(f"MNIST, 300 clients, {tables['learner']['rounds']} rounds", tables, timed=True, data=data)
     yield Setting("2,000 rounds, 1,000 clients", LONG, timed=True)
-    yield Setting("the demo, by the whole spec", CONFIG, audits=(), budget=None)
+    yield Setting("the demo, by the whole spec", CONFIG, timed=True, audits=(), budget=None)
     yield Setting("nothing was done (noop)", CONFIG, method="noop", audits=SAMPLING, budget=64)
     yield Setting("weights know who was there", SMALL | {"server": totals})
     yield Setting("constants know who was there", SMALL | {"scaling": "standardise"})

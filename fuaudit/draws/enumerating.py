@@ -4,18 +4,20 @@ A procedure that takes its randomness from an :class:`Enumeration` is run once f
 tree of draws. Branching is lazy: a draw that the procedure never looks at is not branched. The numbers of an initial
 model are enumerated as one bit, which stands for any set of initial models of probability 1/2. Other draws that cannot
 be enumerated (continuous ones) are symbolic tokens: two tokens are equal iff they are the same draw.
+
+A procedure may come in parts (:class:`Then`). Paths that part in a later one have the earlier ones in common, and these
+are run once for all of them. The paths, their order, their weights and their number are those of the whole.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, permutations, product
 from math import comb, inf, perm, prod
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fuaudit.draws.address import Address, Purpose
 from fuaudit.draws.asked import for_independent, for_permutation, for_sequence, for_subset, for_weighted
@@ -34,6 +36,25 @@ class Token:
 
     key: str
     at: Address
+
+
+class Then(NamedTuple):
+    """What a part of a procedure gives that is not the last one: the next part.
+
+    A part may depend on nothing but what earlier parts gave it, and the draws that it asks for.
+    """
+
+    part: Callable[[Enumeration], Any]
+
+
+class Heard(NamedTuple):
+    """One draw that was asked for: under which key, at which address, what, out of which outcomes, and its answer."""
+
+    key: str
+    at: Address
+    question: Hashable
+    outcomes: Callable[[], Outcomes]
+    answer: tuple[int, ...]
 
 
 LISTED = 2**22
@@ -99,18 +120,48 @@ def _independent(population: tuple[int, ...], probability: Fraction) -> Outcomes
 class Enumeration:
     """One path through the tree of draws: choices on the tape are replayed, later draws take their first outcome.
 
+    Attributes:
+        alone: whether no other path follows, so that a procedure gains nothing by coming in parts.
+
     Raises:
         KeyReuseError: one key and address are asked for draws over different populations.
     """
 
-    def __init__(self, tape: list[tuple[int, Outcomes]]) -> None:
-        self.tape = tape
-        self._next = 0
+    def __init__(self, tape: list[tuple[int, Outcomes]], alone: bool = False) -> None:
+        self.tape, self.alone = tape, alone
         self._asked: dict[tuple[str, Address], tuple[Hashable, tuple[int, ...]]] = {}
         self._broken: KeyReuseError | BudgetError | None = None
+        self._heard: list[Heard] | None = None
+
+    @property
+    def drawn(self) -> int:
+        """How many draws were made on this path: a draw that is asked for again is none."""
+        return len(self._asked)
+
+    def back_to(self, drawn: int) -> None:
+        """Forget all draws but the first ones, so many: the path goes on from there."""
+        while len(self._asked) > drawn:
+            self._asked.popitem()
+
+    def hear(self, ask: Callable[[], Result]) -> tuple[Result, list[Heard]]:
+        """What is asked gives, and all draws that it asked for, in order."""
+        outer, self._heard = self._heard, (heard := list[Heard]())
+        try:
+            return ask(), heard
+        finally:
+            self._heard = outer
+            if outer is not None:
+                outer += heard
+
+    def whole(self, procedure: Callable[[Enumeration], Any]) -> Any:
+        """What a procedure gives on this path, all parts of it."""
+        found = self.result(procedure)
+        while type(found) is Then:
+            found = self.result(found.part)
+        return found
 
     def result(self, procedure: Callable[[Enumeration], Result]) -> Result:
-        """What the procedure gives on this path.
+        """What the procedure, or one part of it, gives on this path.
 
         Raises:
             KeyReuseError, BudgetError: a key was used again, or one draw has too many outcomes to be listed, whoever
@@ -141,25 +192,25 @@ class Enumeration:
     def draw(self, key: str, at: Address, question: Hashable, outcomes: Callable[[], Outcomes]) -> tuple[int, ...]:
         """The outcome of one draw on this path; branches when the draw is new on it."""
         known = self._asked.get((key, at))
-        if known is not None:
-            if known[0] != question:
-                self._broken = KeyReuseError(
-                    f"key {key!r} was asked twice at {at}, over different populations",
-                    "Both answers would come from one random number. Use the fresh key, or a new population version.",
-                )
-                raise self._broken
-            return known[1]
-        if self._next == len(self.tape):
-            try:
-                self.tape.append((0, outcomes()))
-            except BudgetError as error:
-                self._broken = error
-                raise
-        choice, options = self.tape[self._next]
-        self._next += 1
-        answer = options[choice][0]
-        self._asked[key, at] = question, answer
-        return answer
+        if known is None:
+            place = len(self._asked)
+            if place == len(self.tape):
+                try:
+                    self.tape.append((0, outcomes()))
+                except BudgetError as error:
+                    self._broken = error
+                    raise
+            choice, options = self.tape[place]
+            known = self._asked[key, at] = question, options[choice][0]
+        elif known[0] != question:
+            self._broken = KeyReuseError(
+                f"key {key!r} was asked twice at {at}, over different populations",
+                "Both answers would come from one random number. Use the fresh key, or a new population version.",
+            )
+            raise self._broken
+        if self._heard is not None:
+            self._heard.append(Heard(key, at, question, outcomes, known[1]))
+        return known[1]
 
 
 @dataclass(frozen=True)
@@ -218,15 +269,21 @@ def _advance(tape: list[tuple[int, Outcomes]]) -> bool:
     return False
 
 
-def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[tuple[Result, Fraction]]:
+def paths(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tuple[Any, Fraction]]:
     """Run ``procedure`` on every path: yields its result and the exact probability of the path.
 
     Raises:
         BudgetError: there are more than ``budget`` paths (leaves).
     """
+    return ((found, Fraction(*weight)) for found, weight in _walk(procedure, budget))
+
+
+def _walk(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tuple[Any, tuple[int, int]]]:
+    """:func:`paths`, with probabilities as numerators and denominators, which may have divisors in common."""
     tape: list[tuple[int, Outcomes]] = []
-    weights = [Fraction(1)]  # weights[i] is the probability of the first i choices on the tape
-    leaves = 0
+    weights = [(1, 1)]  # weights[i] is the probability of the first i choices on the tape
+    parts = [(procedure, 0)]  # parts of this path, each with the number of draws that were made before it
+    draws, leaves = Enumeration(tape), 0
     while True:
         leaves += 1
         if leaves > budget:
@@ -234,29 +291,46 @@ def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[t
                 f"the enumeration has more than {budget:,} leaves",
                 "Choose a smaller federation, or raise the budget of leaves.",
             )
-        result = Enumeration(tape).result(procedure)
+        found = draws.result(parts[-1][0])
+        while type(found) is Then:
+            parts.append((found.part, draws.drawn))
+            found = draws.result(found.part)
         for choice, outcomes in tape[len(weights) - 1 :]:
-            weights.append(weights[-1] * outcomes[choice][1])
-        yield result, weights[-1]
+            (over, under), chance = weights[-1], outcomes[choice][1]
+            weights.append((over * chance.numerator, under * chance.denominator))
+        yield found, weights[-1]
         if not _advance(tape):
             return
         del weights[len(tape) :]
+        while parts[-1][1] >= len(tape):  # it comes behind the draw that is made otherwise
+            parts.pop()
+        if len(parts) > 1:
+            draws.back_to(parts[-1][1])
+        else:
+            draws = Enumeration(tape)
 
 
-def enumerate_law(procedure: Callable[[Enumeration], Distinct], budget: int = 1_000_000) -> dict[Distinct, Fraction]:
+def enumerate_law(procedure: Callable[[Enumeration], Any], budget: int = 1_000_000) -> dict[Any, Fraction]:
     """The exact law of the result of ``procedure``: result -> probability, summing to 1.
 
     Raises:
         BudgetError: more than ``budget`` leaves.
         KeyReuseError: the procedure uses one key and address for two populations.
     """
+    return counted_law(procedure, budget)[0]
+
+
+def counted_law(procedure: Callable[[Enumeration], Any], budget: int) -> tuple[dict[Any, Fraction], int]:
+    """:func:`enumerate_law`, and how many paths were walked."""
     # numerators by denominator: adding integers is many times cheaper than adding fractions
-    sums: dict[Distinct, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for result, weight in paths(procedure, budget):
-        sums[result][weight.denominator] += weight.numerator
-    return {
-        result: sum((Fraction(n, d) for d, n in parts.items()), start=Fraction(0)) for result, parts in sums.items()
-    }
+    sums: dict[Any, dict[int, int]] = {}
+    leaves = 0
+    for result, (over, under) in _walk(procedure, budget):
+        leaves += 1
+        parts = sums.setdefault(result, {})
+        parts[under] = parts.get(under, 0) + over
+    law = {result: sum((Fraction(n, d) for d, n in parts.items()), start=Fraction(0)) for result, parts in sums.items()}
+    return law, leaves
 
 
 def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32, most: float = inf) -> float:
@@ -266,24 +340,36 @@ def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32
     choices the product of the branching degrees has the number of leaves as its mean. The probes are drawn
     from a fixed key, so the estimate is reproducible.
     """
-    key = Keyed(b"fuaudit: probes of tree size  v1")
     total = 0.0
     for probe in range(probes):
-        tape = _ProbingTape(key, Address(Purpose.AUDIT, round=probe))
-        Enumeration(tape).result(procedure)
-        total += prod(len(outcomes) for _, outcomes in tape)
+        total += probed(procedure, probe)
         if total > most * probes:
             break
     return total / probes
 
 
+def probed(procedure: Callable[[Enumeration], object], probe: int) -> int:
+    """The product of the branching degrees along one path of random choices, that of this number from 0."""
+    tape = _ProbingTape(probe)
+    Enumeration(tape, alone=True).whole(procedure)
+    return prod(len(outcomes) for _, outcomes in tape)
+
+
+_PROBES = Keyed(b"fuaudit: probes of tree size  v1")
+
+
+@lru_cache(maxsize=1 << 16)
+def _choice(probe: int, place: int, outcomes: int) -> int:
+    """What a probe chooses at a place on its tape: the same whoever asks."""
+    return _PROBES.integer(Address(Purpose.AUDIT, round=probe), place, outcomes)
+
+
 class _ProbingTape(list[tuple[int, Outcomes]]):
     """A tape whose new draws take a random outcome instead of the first one."""
 
-    def __init__(self, key: Keyed, at: Address) -> None:
+    def __init__(self, probe: int) -> None:
         super().__init__()
-        self._key, self._at = key, at
+        self._probe = probe
 
     def append(self, item: tuple[int, Outcomes]) -> None:
-        choice = self._key.integer(self._at, len(self), len(item[1]))
-        super().append((choice, item[1]))
+        super().append((_choice(self._probe, len(self), len(item[1])), item[1]))

@@ -37,7 +37,7 @@ class Recorded(Draws):
 
     def _read(self, at: Address, population: Sequence[int], count: int | None, distinct: bool) -> tuple[int, ...]:
         try:
-            answer = self.answers[at._replace(version=0)]
+            answer = self.answers[Address(*at[:5])]
         except KeyError:
             raise EvidenceError(f"the recorded plan holds no draw at {at}") from None
         count = len(answer) if count is None else count

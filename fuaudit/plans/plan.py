@@ -41,8 +41,8 @@ WHOLE: Mapping[Stream, Segments] = {stream: (Segment(START, 0, 0),) for stream i
 """Every stream from one source over one population."""
 
 
-def segment_at(segments: Segments, at: Position) -> Segment:
-    """The segment in force at a position."""
+def segment_at(segments: Segments, at: tuple[int, int]) -> Segment:
+    """The segment in force at a position, of round and step."""
     place = len(segments) - 1
     while place and segments[place].start > at:
         place -= 1
@@ -375,7 +375,7 @@ class Routed(PlanDraws):
 
     def _segment(self, at: Address) -> Segment:
         segments = self.plan.streams[STREAM_OF[at.purpose]]
-        return segments[0] if len(segments) == 1 else segment_at(segments, at.position)
+        return segments[0] if len(segments) == 1 else segment_at(segments, at[1:3])
 
     def source(self, at: Address) -> Draws:
         """The source in force at an address."""
@@ -387,7 +387,7 @@ class Routed(PlanDraws):
             raise PluginError(f"the law {name}, with its draws, asked for one at {at!r}, which is no address", SEE)
         segment = self._segment(at)
         same = at.version == segment.version  # most draws are over the first population
-        return self.plan.sources[segment.source], at if same else at._replace(version=segment.version)
+        return self.plan.sources[segment.source], at if same else Address(*at[:5], segment.version)
 
     def population(self, at: Address) -> Population:
         """See :class:`~fuaudit.plans.law.PlanDraws`. A stranger's law gets a twin, which it may write into."""

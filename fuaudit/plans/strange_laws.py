@@ -135,7 +135,8 @@ def _remade(part: Any, made: dict[int, tuple[Any, Any]]) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         made[id(part)] = part, (like := copy(part))
         for name, value in _held(like).items():
-            if (anew := _remade(value, made)) is not value:
+            # most are plain, and need no call: a proof asks for each rewriting
+            if id(type(value)) not in _PLAIN and (anew := _remade(value, made)) is not value:
                 object.__setattr__(like, name, anew)
         return like
     try:

@@ -28,6 +28,12 @@ Finite = Callable[[Address, Sequence[int], int], tuple[int, ...]]
 
 Many = Callable[[Sequence[Address], Sequence[Sequence[int]], Sequence[int]], list[tuple[int, ...]]]
 
+FIRST = -1
+"""In :data:`Hear`, in the place of a source: who is asked where a request is first involved."""
+
+Hear = Callable[[int, Any], None]
+"""Is given all that a rewriter may ask, before he gets it: the number of a source, or FIRST, and the object."""
+
 
 class Veiled:
     """Draws of cohorts and batches under some key. Two are equal only if they are the same object.
@@ -204,7 +210,15 @@ def veiled(plan: Plan, not_before: Position = END, broken: list[Exception] | Non
     return Plan(remade(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
 
 
-def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+def rewritten(
+    unlearner: Any,
+    name: str,
+    plan: Plan,
+    request: Request,
+    fresh: Draws,
+    not_before: Position,
+    hear: Hear | None = None,
+) -> Plan:
     """The plan that a rewriter makes behind the veil, checked for form.
 
     The result has the law, the populations and the sources that are given here. Its streams come from the rewriter, and
@@ -224,6 +238,9 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # what is left is made for him too, and found where he asks for it: owners of samples need not be listed for that
     left = retained.twin
     behind.retained.foresee(request, left)
+    if hear is not None:
+        for number, asked in enumerate((behind.index, *sources, own), FIRST):
+            hear(number, asked)
     wrong: BaseException | None = None
     try:
         new = unlearner.rewrite(behind, Request(request.clients, request.samples), own, Position(*not_before))

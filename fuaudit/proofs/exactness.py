@@ -17,17 +17,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from itertools import count
 from math import inf
 from operator import or_
 from typing import Any, Protocol
 
 from fuaudit.draws import END, Draws, Enumeration, Position, Purpose, enumerate_law, estimate_leaves
+from fuaudit.draws.enumerating import counted_law
 from fuaudit.errors import UsageError
 from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Population, Request
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.veil import rewritten
+from fuaudit.proofs.parts import OtherPlanError, estimated_in_parts, retraining_in_parts, unlearning_in_parts
 
 Initial = int | None
 """The half that the initial model was drawn from; None where nobody looked."""
@@ -172,23 +174,22 @@ def exactness(
     """
     if not requests:
         raise UsageError("a proof of unlearning needs at least one request")
-    walked = count()
-    laws = [
-        enumerate_law(_counted(procedure, walked), leaves)
-        for procedure in (
-            unlearning(unlearner, law, population, requests, not_before),
-            retraining(law, population, requests),
-        )
-    ]
-    return replace(compare(*laws), leaves=next(walked))
+    moments = not_before or [END] * len(requests)
+    whole = unlearning(unlearner, law, population, requests, moments), retraining(law, population, requests)
+    if is_foreign(law):
+        return _compared(*whole, leaves)
+    try:
+        parts = unlearning_in_parts(unlearner, law, population, requests, moments)
+        return _compared(parts, retraining_in_parts(law, population, requests), leaves)
+    except OtherPlanError:
+        return _compared(*whole, leaves)
 
 
-def _counted(procedure: Callable[[Enumeration], History], walked: count[int]) -> Callable[[Enumeration], History]:
-    def counting(draws: Enumeration) -> History:
-        next(walked)
-        return procedure(draws)
-
-    return counting
+def _compared(
+    unlearned: Callable[[Enumeration], Any], retrained: Callable[[Enumeration], Any], leaves: int
+) -> Exactness:
+    (one, walked), (other, more) = counted_law(unlearned, leaves), counted_law(retrained, leaves)
+    return replace(compare(one, other), leaves=walked + more)
 
 
 def estimated_leaves(
@@ -201,11 +202,23 @@ def estimated_leaves(
     most: float = inf,
 ) -> float:
     """How many leaves a proof would walk, about; cheap, and reproducible. Above ``most`` it says only that it is."""
-    retrained = estimate_leaves(retraining(law, population, requests), probes, most)
+    retrained = estimated_retraining(law, population, requests, probes, most)
     if retrained > most:
         return retrained
-    procedure = unlearning(unlearner, law, population, requests, not_before)
-    return retrained + estimate_leaves(procedure, probes, most - retrained)
+    moments = not_before or [END] * len(requests)
+    if is_foreign(law):
+        procedure = unlearning(unlearner, law, population, requests, moments)
+        return retrained + estimate_leaves(procedure, probes, most - retrained)
+    return retrained + estimated_in_parts(unlearner, law, population, requests, moments, probes, most - retrained)
+
+
+def estimated_retraining(
+    law: Law, population: Population, requests: Sequence[Request], probes: int = 32, most: float = inf
+) -> float:
+    """How many of these leaves are those of retraining; see :func:`estimated_leaves`."""
+    if is_foreign(law):
+        return estimate_leaves(retraining(law, population, requests), probes, most)
+    return estimated_in_parts(None, law, population, requests, (), probes, most)
 
 
 def adaptive_exactness(

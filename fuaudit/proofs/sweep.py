@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from math import ceil, inf
 from typing import Any
 
 from fuaudit.declared import offers
-from fuaudit.draws import END, Draws, Keyed, Position, estimate_leaves
+from fuaudit.draws import END, Draws, Keyed, Position
 from fuaudit.draws.keyed import derive
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
@@ -19,9 +18,10 @@ from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.proofs.chance import drawn_toys
 from fuaudit.proofs.coverage import STOPS, Coverage, missing
 from fuaudit.proofs.cut import at_own_rate, cut_toys
-from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
+from fuaudit.proofs.exactness import Exactness, estimated_leaves, estimated_retraining, exactness
 from fuaudit.proofs.related import related_toys
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, during_training, numbers_of, toys_like, trials
+from fuaudit.proofs.value import option
 from fuaudit.text import counted
 
 SHARE = 4
@@ -56,6 +56,9 @@ class Keeping:
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
+
+
+KEEPING = Keeping()
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ def sweep(
             result = _once(_proof, unlearner, toy, left)
             left -= result.leaves
         except BudgetError:
-            alone = _fits(Keeping(), toy, left // SLACK)
+            alone = _fits(KEEPING, toy, left // SLACK)
             too_large, costly = too_large + (not alone), costly + alone
             continue
         finally:
@@ -141,7 +144,7 @@ def _beside(unlearner: object, toy: Toy, left: int, few: int) -> tuple[Sweep, in
     """
     result, leaves = _walk(unlearner, toy, SLACK * few) if left > 0 else (None, 0)
     if result is None or leaves > 2 * few:
-        own, counted_leaves = _walk(Keeping(), toy, SLACK * few)
+        own, counted_leaves = _walk(KEEPING, toy, SLACK * few)
         if own is None and result is None:
             return Sweep((), (), 1, leaves), few
         if own and counted_leaves > few:
@@ -177,7 +180,7 @@ def _fits(unlearner: object, toy: Toy, most: int) -> bool:
 
 
 def _one_path(_: None, toy: Toy) -> float:
-    return estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1)
+    return estimated_retraining(toy.law, toy.population, toy.requests, 1)
 
 
 def _estimate(unlearner: Any, toy: Toy, most: int) -> float:
@@ -197,7 +200,7 @@ def _once(work: Callable[..., Any], unlearner: object, toy: Toy, *given: Any) ->
     if is_foreign(toy.law):
         return work(unlearner, toy, *given)
     try:
-        return _kept(work, (_identity(unlearner), _option(toy.law)), unlearner, toy, *given)
+        return _kept(work, (_identity(unlearner), option(toy.law)), unlearner, toy, *given)
     except TypeError:  # not hashable; an unlearner that raises one is a PluginError by now
         return work(unlearner, toy, *given)
 
@@ -217,38 +220,17 @@ def _identity(unlearner: object) -> tuple[Any, ...]:
     if isinstance(unlearner, BehindEdit):
         return BehindEdit, *_identity(unlearner.method)
     kind: Any = type(unlearner)
-    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, _option(unlearner)
+    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, option(unlearner)
 
 
 def _federation(toy: Toy) -> Hashable:
     """What a federation is told by: tasks have some in common, and each is counted once."""
-    return _option(toy.law), tuple(toy.population.samples.items()), toy.requests, toy.not_before
+    return option(toy.law), tuple(toy.population.samples.items()), toy.requests, toy.not_before
 
 
 def _walk_of(unlearner: object, toy: Toy) -> Hashable:
     """What a proof is told by that is made once; under a law of a stranger each is made, so each has a name."""
     return object() if is_foreign(toy.law) else (_identity(unlearner), _federation(toy))
-
-
-def _option(value: Any) -> tuple[Any, ...]:
-    """A value bit for bit, with what it holds. Of what is no plain value only the same object is the same."""
-    if isinstance(value, tuple | list):
-        return type(value), *map(_option, value)
-    if isinstance(value, dict):
-        return type(value), *((_option(name), _option(one)) for name, one in value.items())
-    if isinstance(value, float):
-        return float, value.hex()
-    if value is None or isinstance(value, bool | int | str | bytes | Fraction):
-        return type(value), value
-    if is_dataclass(value) and not isinstance(value, type) and not _has_slots(type(value)):
-        names = {field.name for field in fields(value)} | getattr(value, "__dict__", {}).keys()
-        return type(value), *((name, _option(getattr(value, name))) for name in sorted(names))
-    return type(value), id(value)
-
-
-def _has_slots(kind: type) -> bool:
-    """Whether objects of a class can hold something that is neither a field nor in their dict."""
-    return any(base.__dict__.get("__slots__") for base in kind.__mro__)
 
 
 @dataclass(frozen=True)
@@ -414,8 +396,8 @@ def walked(task: Task, leaves: int, progress: Any = None, known: Container[Hasha
     found, left = Sweep((), (), 0, 0), leaves
     for number, toy in enumerate(task.toys, 1):
         most = min(left, leaves // DRAWN_SHARE) if task.drawn else left // SHARE
-        if most >= 1 and _fits(Keeping(), toy, most):
-            about = ceil(_once(_estimate, Keeping(), toy, most))
+        if most >= 1 and _fits(KEEPING, toy, most):
+            about = ceil(_once(_estimate, KEEPING, toy, most))
             one, few = _beside(task.unlearner, toy, ROOM * leaves - found.leaves, about)
             again = _walk_of(task.unlearner, toy) in known
             found, left = found + (replace(one, leaves=0) if again else one), left - few
