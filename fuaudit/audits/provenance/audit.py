@@ -45,7 +45,7 @@ class Provenance:
             return _of_view(case)
         chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain]
-        answers += [anchor(case), head(case), beacon(case)]
+        answers += [anchor(case), *([head(case)] if case.known.ledger_head is not None else []), beacon(case)]
         answers += [roster(case), parties_follow(case.run)] if case.run.exchange.signs else []
         # what a reader understands at once goes before what follows from it
         answers += [asked(case), absence(case)] if case.run.is_child else []

@@ -47,8 +47,8 @@ def held_rounds(case: Case) -> int:
 
 def _line(case: Case) -> tuple[Run | Tombstone, int] | None:
     """Whose ledger has a line with the kept head, and its number; None for none."""
-    kept = case.known.ledger_head
-    for run in (case.run, *case.evidence.ancestors) if kept is not None else ():
-        if line := run.ledger.line_with(kept or ""):
-            return run, line
+    if (kept := case.known.ledger_head) is not None:
+        for run in (case.run, *case.evidence.ancestors):
+            if line := run.ledger.line_with(kept):
+                return run, line
     return None
