@@ -40,8 +40,9 @@ from fuaudit.runs.layout import TRANSCRIPT_FOLDER
 from fuaudit.runs.roster import lines_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.transcripts import chain_of
+from fuaudit.secure.envelope import FRONT_BYTES
 from fuaudit.secure.messages import named
-from fuaudit.secure.sizes import lot_bytes, recorded, sent
+from fuaudit.secure.sizes import ENTRY_BYTES, lot_bytes, recorded, sent
 from fuaudit.secure.terms import LIBRARY
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.resume import resume
@@ -80,7 +81,10 @@ def estimated(tables: Mapping[str, Any]) -> int:
     """Bytes of the transcript at most: every coordinate is another one, and nothing in a message is compressed."""
     size, bits = tables["transport"]["size"], tables["client"][-1]["bits"]
     one = recorded(SUITE, size, PER_CLIENT * CLIENTS, bits, 2 * size - 1)
-    return int(tables["learner"]["rounds"]) * (CLIENTS // size * one + lot_bytes(CLIENTS))
+    rounds: int = tables["learner"]["rounds"]
+    columns = FRONT_BYTES + ENTRY_BYTES + 4 * PER_CLIENT * CLIENTS
+    most: int = rounds * (CLIENTS // size * one + lot_bytes(CLIENTS) + columns)
+    return most
 
 
 class Notes:
@@ -179,6 +183,7 @@ def sizes(run: Run) -> dict[str, Any]:
         for event in line["told"]
         if event["kind"] == "answered" and event["what"] == "values"
     ]
+    assert run.config.transport is not None
     bits, size = run.config.client[-1]["bits"], run.config.transport["size"]
     handout = next(one.size for one in sent(SUITE, size, max(columns), bits, 2 * size - 1) if one.to == "each client")
     return {
