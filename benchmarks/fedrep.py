@@ -292,6 +292,7 @@ def line_of(cell: Cell, scale: Scale, run: Run) -> dict[str, Any]:
         "engine": run.info["engine"],
         "device": run.info["device"],
         "commitment": run.commitment,
+        "instructions": run.info["versions"]["processor"],
         "machine": hardware(),
     }
 
@@ -412,9 +413,17 @@ class Statement:
             return f"confirmed: {rest}" if answers["holds"] else f"contradicted: {rest}"
         return f"in part: {rest}"
 
+    def _gaps(self, found: Found) -> list[float]:
+        return [gap for one in self.comparisons if (gap := one.gap(found)) is not None]
+
+    def above(self, found: Found) -> str:
+        """In how many comparisons the first is above the second at all."""
+        gaps = self._gaps(found)
+        return f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}" if gaps else ""
+
     def gaps(self, found: Found) -> str:
         """The least, the median and the largest gap of what was run."""
-        gaps = [gap for one in self.comparisons if (gap := one.gap(found)) is not None]
+        gaps = self._gaps(found)
         return " / ".join(f"{of(gaps):+.2f}" for of in (min, statistics.median, max)) if gaps else ""
 
 
@@ -549,12 +558,37 @@ def worth(found: Found) -> Iterator[str]:
             f"- The best of {len(RATES)} rates is the largest, {RATES[-1]:g}, for {', '.join(edge)}: a larger one may "
             "be better. Print tries up to 5, and finds 5 best for SparseSecAgg."
         )
+    for one, other in repeated(found):
+        by = abs(found[one]["final"] - found[other]["final"])
+        yield (
+            f"- `{one}` and `{other}` are one run, with one commitment, on other processors: last bits alone make "
+            f"{by:.2f} points at the end, and up to {most_apart(found[one], found[other]):.2f} before."
+        )
+    yield (
+        "- RCGD-EF and SparseSecAgg are matched with the numbers of values of FedREP with the geometric median, and "
+        "compared with the other rules too, which send a little less or more. SHARE without momentum has the rate of "
+        "FedREP without momentum."
+    )
     if gaps := list(closing(found)):
         yield (
             "- How far alpha 0.95 is below alpha 0, by epoch. Print has 120 epochs: where a gap still closes, 10 say "
             "nothing about the end of 120."
         )
         yield from gaps
+
+
+def repeated(found: Found) -> Iterator[tuple[str, str]]:
+    """Cells that are one run: two numbers of values can be matched by one share."""
+    first: dict[str, str] = {}
+    for name, line in found.items():
+        if (other := first.setdefault(line["commitment"], name)) != name:
+            yield other, name
+
+
+def most_apart(one: Line, other: Line) -> float:
+    """The most points between two cells after an epoch."""
+    apart: list[float] = [abs(a - b) for a, b in zip(one["accuracies"], other["accuracies"], strict=True)]
+    return max(apart)
 
 
 def closing(found: Found) -> Iterator[str]:
@@ -582,6 +616,7 @@ def row_of(cell: Cell, line: Line | None) -> str:
 def page(found: Found, scale: Scale) -> str:
     """docs/results/fedrep.md, of the lines that there are."""
     missing = [cell.name for cell in CELLS if cell.name not in found]
+    kinds = sorted({line["instructions"] for line in found.values() if "instructions" in line}) or ["unknown"]
     machines = sorted({json.dumps(line["machine"], sort_keys=True) for line in found.values()})
     spread = []
     for cell in CELLS:
@@ -603,7 +638,8 @@ def page(found: Found, scale: Scale) -> str:
         f"{len(found)} of {len(CELLS)} cells were run, and {len(missing)} were not. Scale: {scale}. The command says "
         "what differs from the paper. Accuracy on the test rows in percent; models are stored once an epoch, and best "
         "is the best of these, as in print. Rates were chosen on clean runs. Cells were run on several states of "
-        "this version, whose lots of buffers differ in bits and not in law.",
+        "this version, whose lots of buffers differ in bits and not in law, so a state has other commitments; and on "
+        f"processors with other instructions ({', '.join(kinds)}; early lines do not say), which round otherwise.",
         "",
         *(f"Machine: {machine}" for machine in machines),
         "",
@@ -612,11 +648,15 @@ def page(found: Found, scale: Scale) -> str:
         f"Cells differ where their best accuracies are more than {MARGIN:g} points apart; that was fixed before any "
         "run. A finding is confirmed where all its comparisons hold, contradicted where all fail, and open until all "
         "were run. Where one should be above and is within the margin, no difference was found. Gaps are the points by "
-        "which the first is above the second: least, median, largest.",
+        "which the first is above the second: least, median, largest. Above is in how many comparisons it is, by "
+        "however little. Comparable means not below by more than the margin. Comparisons share cells.",
         "",
-        "| section | finding | here | gaps |",
-        "|---|---|---|---|",
-        *(f"| {one.where} | {one.text} | {one.judged(found)} | {one.gaps(found)} |" for one in statements()),
+        "| section | finding | here | gaps | above |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {one.where} | {one.text} | {one.judged(found)} | {one.gaps(found)} | {one.above(found)} |"
+            for one in statements()
+        ),
         "",
         "## What these gaps are worth",
         "",

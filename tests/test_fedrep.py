@@ -437,6 +437,20 @@ def test_sums_are_added_in_the_order_of_places():
         assert tuple((total / 48).tolist()) in means
 
 
+@pytest.mark.parametrize(("clip", "bits"), [(1.0, 3), (0.7, 6), (1.0, 12)])
+def test_the_mean_of_what_is_rounded_is_the_clipped_update(clip, bits):
+    """Each value goes to a neighbour, and the mean over 400 rounds is within five standard errors."""
+    stage, times, total = Quantise(clip, bits), 400, torch.zeros(400, dtype=torch.float64)
+    row = torch.linspace(-1.2, 1.2, 400, dtype=torch.float64)
+    clipped = row.clamp(-clip, clip)
+    for number in range(1, times + 1):
+        context = replace(context_of([2], torch.float64), number=number).at(Place("client"), stage, None)
+        (sent,), _ = stage.apply(row[None], context, {})
+        assert bool(((sent - clipped).abs() < stage.step).all())
+        total += sent
+    assert float((total / times - clipped).abs().max()) < 5 * 0.5 * stage.step / times**0.5
+
+
 def test_the_lot_is_drawn_before_anything_is_rejected():
     rows = torch.eye(6, dtype=torch.float64)
     whole = summed(SecureSum(2), rows)[0].rows
@@ -447,6 +461,7 @@ def test_the_lot_is_drawn_before_anything_is_rejected():
         assert delivery.rows.tolist() == kept
         assert (told.discarded, sorted(told.rows)) == (1, [1, 2, 2])
         assert delivery.sent.sum(dim=0).tolist() == (2 * torch.tensor(kept)).sum(dim=0).tolist()
+        assert len(summed(SecureSum(3), rows, came)[0].rows) == 1  # complete, unless a smallest size is said
         # with a smallest size the mean is over those who are there
         opened = summed(SecureSum(3, smallest=2), rows, came)[0].rows
         assert sorted(float(row.max()) for row in opened) == [1 / 3, 1 / 2]

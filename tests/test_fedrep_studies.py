@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ DIMENSION = 21_840
 MACHINE = {"processor": "one"}
 
 
+NUMBERS = count()
+
+
 def line(best=50.0, **more):
     told = {
         "best": best,
@@ -30,7 +34,8 @@ def line(best=50.0, **more):
         "seconds": 12.0,
         "accuracies": [50.0] * 11,
     }
-    return told | {"machine": MACHINE, "cell": {"steps": 5}, "client_steps": 24_000} | more
+    told |= {"machine": MACHINE, "cell": {"steps": 5}, "client_steps": 24_000, "commitment": f"run {next(NUMBERS)}"}
+    return told | more
 
 
 def found(**best):
@@ -126,6 +131,16 @@ def test_gaps_that_close_and_rates_at_the_edge_are_said():
 def test_unrest_is_what_is_left_of_a_trend():
     assert fedrep.unrest(line(accuracies=[0, 1, 2, 3, 4, 5])) == pytest.approx(0)
     assert fedrep.unrest(line(accuracies=[50, 51, 49, 51, 49, 51, 49])) > 1
+
+
+def test_one_run_on_two_processors_is_told():
+    lines = found()
+    assert not list(fedrep.repeated(lines))
+    one, other = list(lines)[:2]
+    twice = lines | {other: lines[one] | {"accuracies": [*lines[one]["accuracies"][:-1], 53.5]}}
+    assert list(fedrep.repeated(twice)) == [(one, other)]
+    assert fedrep.most_apart(twice[one], twice[other]) == 3.5
+    assert f"`{one}` and `{other}` are one run" in "\n".join(fedrep.worth(twice))
 
 
 def test_the_page_says_what_is_not_there():
