@@ -1,4 +1,4 @@
-"""Compares the robust rules with ByzFL's where definitions coincide: ``pip install byzfl``, then run it.
+"""Compares the robust rules with ByzFL's where definitions coincide.
 
 Prints the largest difference of a coordinate over drawn and attacked rows, in float64.
 """
@@ -59,10 +59,16 @@ RULES: dict[str, tuple[Callable[[], Theirs], Callable[[Tensor], Tensor]]] = {
 }
 
 
+def apart(name: str) -> list[float]:
+    """The largest difference of a coordinate, input by input."""
+    theirs, ours = RULES[name]
+    return [float(abs(theirs()(rows.numpy()) - ours(rows)[0].numpy()).max()) for rows in inputs()]
+
+
 def main() -> None:
-    for name, (theirs, ours) in RULES.items():
-        apart = [abs(theirs()(rows.numpy()) - ours(rows)[0].numpy()).max() for rows in inputs()]
-        print(f"{name:18} {max(apart):.1e} over {len(apart)} inputs")
+    for name in RULES:
+        differences = apart(name)
+        print(f"{name:18} {max(differences):.1e} over {len(differences)} inputs")
 
 
 if __name__ == "__main__":
