@@ -21,9 +21,6 @@ WORDS = {
 }
 """What plugins declare: former word -> word."""
 
-COMMANDS = {"seal": "redact"}
-"""Former command -> command."""
-
 FLAGS = {
     "--anyway": ("--allow-inexact",),
     "--keep": ("--cache",),

@@ -76,12 +76,21 @@ METHODS = {
 }
 
 
-def of(path):
-    """The first paths of a procedure; what it raises, where it raises."""
+def said(work, *given):
+    """What comes of it; what it raises, where it raises."""
     try:
-        return [*islice(paths(path, 20_000), 100)]
+        return work(*given)
     except Exception as error:
         return type(error), str(error)
+
+
+def estimate(method, law, members, requests, moments, probes, most):
+    return said(estimate_leaves, unlearning(method, law, members, requests, moments), probes, most)
+
+
+def of(path):
+    """The first paths of a procedure; what it raises, where it raises."""
+    return said(lambda: [*islice(paths(path, 20_000), 100)])
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
@@ -102,8 +111,9 @@ def test_paths_are_those_of_the_whole(name, law):
             left = estimate_leaves(retraining(*given), probes, most)
             assert estimated_retraining(*given, probes, most) == left
             if type(whole) is list:
-                own = estimate_leaves(unlearning(method, *given, moments), probes, most - left) if left <= most else 0
-                assert estimated_leaves(method, *given, moments, probes, most) == left + own
+                own = estimate(method, *given, moments, probes, most - left) if left <= most else 0
+                due = own if isinstance(own, tuple) else left + own
+                assert said(estimated_leaves, method, *given, moments, probes, most) == due
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)

@@ -93,13 +93,6 @@ def test_a_flag_of_before_is_refused_with_the_present_one(fuaudit, arguments, no
     assert (f"{arguments[0]} does not take it." in err) == (now.split()[0] not in fuaudit(arguments[0], "--help")[1])
 
 
-def test_a_command_of_before_is_refused_with_the_present_one(fuaudit):
-    code, out, err = fuaudit("seal", "run", "--out", "there")
-    assert (code, out) == (2, "")
-    assert "'seal' is called 'redact'." in err
-    assert "redact" in fuaudit("--help")[1]
-
-
 @pytest.mark.parametrize(("command", "flags"), [("train", ["--until"]), ("verify", ["--until", "--keep ", "--spot "])])
 def test_no_help_offers_a_flag_of_before(fuaudit, command, flags):
     _, out, _ = fuaudit(command, "--help")

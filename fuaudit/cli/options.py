@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from fuaudit.cli.proposed import elsewhere
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
-from fuaudit.renamed import COMMANDS, FLAGS, sentence
+from fuaudit.renamed import FLAGS, sentence
 from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -118,9 +118,7 @@ MEANT = {"markdown": "md", "xml": "junit", "htm": "html"}
 
 
 def became(error: click.ClickException) -> list[str]:
-    """What became of a command or flag of before: a line, or none for any other error."""
-    if gone := [name for name in COMMANDS if error.message.startswith(f"No such command {name!r}")]:
-        return [sentence(repr(gone[0]), repr(COMMANDS[gone[0]]))]
+    """What became of a flag of before: a line, or none for any other error."""
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return [CHOICES[flag] for flag in error.param.opts if flag in CHOICES]
     if meant := [word for word in MEANT if error.message.startswith(f"{word!r} is not one of ")]:
