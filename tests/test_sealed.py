@@ -476,7 +476,7 @@ def test_buffers_that_the_lot_does_not_give_are_found(whole, copied, suite):
     for number, members in enumerate(((a, c), (b, d))):
         Suite(suite, of.most).opened(
             np.zeros((2, of.columns), dtype=np.int64), of.bits, sorted(members), at=(1, number),
-            signers=signers, record=again.transcript.record, coordinates=of.coordinates,
+            signers=signers, record=again.transcript.record, coordinates=of.coordinates, context=of.context,
         )  # fmt: skip
     lots = [one for one in told if one.step in ("lot", "columns") and one.round == 1]
     found = looked_at(telling(view, [*lots, *again.messages(), *(one for one in told if one.round == 2)]))

@@ -470,6 +470,7 @@ def test_a_buffer_that_is_tried_with_others_and_rows_in_two_buffers(suite):
     ("change", "reason"),
     [({"suite": "mask"}, "suite"), ({"bits": 13}, "bits of a value"), ({"most": 7}, "largest buffer"),
      ({"witness": "a" * 64}, "key of the witness"), ({"holder": "b" * 64}, "key of the key holder"),
+     ({"context": "d" * 64}, "context"), ({"context": ""}, "context"),
      ({"columns": lambda _: (COLUMNS, "0" * 64)}, "set of columns"),
      ({"columns": lambda _: (COLUMNS - 1, coordinates_digest(np.arange(COLUMNS)))}, "set of columns")],
 )  # fmt: skip
@@ -477,6 +478,19 @@ def test_terms_of_another_training(trainings, change, reason):
     checked = trainings["bfv"].checked(**change)
     assert any(f"another {reason}" in one.sentence for one in checked.findings)
     assert not checked.opened
+
+
+def test_buffers_of_another_run_of_the_same_clients(made):
+    """All that differs is which run they are for: that is under every signature."""
+    other, record = Training(made.suite, rounds=0), []
+    Suite(made.suite).opened(
+        made.rows[1, 0], 12, (0, 1, 2), at=(1, 0), signers=other.signers, record=record.append, context="d" * 64
+    )
+    lots = [one for one in made.kept.messages() if one.step == "lot"]
+    checked = found(made, [*lots, *record], "terms", "another context than this training")
+    assert not checked.opened
+    renamed = [terms_message(replace(told(record)[1], context=CONTEXT)), *record[1:]]
+    found(made, [*lots, *renamed], "terms", "under terms that nobody sent")
 
 
 def test_terms_that_open_with_fewer_than_agreed():

@@ -315,7 +315,7 @@ def test_buffers_of_other_clients_than_the_lot_gives_are_found(copied, suite):
     for number, (members, terms) in enumerate(zip(((a, c), (b, d)), opened, strict=True)):
         Suite(suite, terms.most).opened(
             np.zeros((2, terms.columns), dtype=np.int64), terms.bits, sorted(members), at=(1, number),
-            signers=signers, record=again.transcript.record, coordinates=terms.coordinates,
+            signers=signers, record=again.transcript.record, coordinates=terms.coordinates, context=terms.context,
         )  # fmt: skip
     lots = [one for one in whole if one.step == "lot" and one.round == 1]
     run = written(run, [*lots, *again.messages(), *(one for one in whole if one.round == 2)])

@@ -67,7 +67,7 @@ class Known:
         holder: that of the key holder, likewise.
         smallest: from how many rows on a buffer opens; None is all of them.
         heads: round that was executed -> head of the chain after it, as a ledger tells; empty where none is known.
-        context: of the lots, 64 hexadecimal digits.
+        context: of lots and terms, 64 hexadecimal digits: of a run and a generation of it.
         ends: client -> the end of its chain of contributions, 32 bytes; empty where no lots are drawn.
         earlier: how many contributions of each chain belong to earlier generations.
         cohort: round -> its clients, ascending, each once; None where that is not known.
@@ -483,6 +483,7 @@ def wrong_terms(terms: Terms, known: Known, number: int) -> Iterator[str]:
         "version of the library": (terms.library, LIBRARY),
         "key of the witness": (terms.witness, known.witness),
         "key of the key holder": (terms.holder, known.holder),
+        "context": (terms.context, known.context),
         "keys of clients": (terms.roster, tuple(known.clients.get(client, "no key") for client in terms.members)),
     }
     if known.columns is not None:

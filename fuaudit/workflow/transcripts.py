@@ -118,7 +118,15 @@ def kept(writer: RunWriter, plan: Plan, messages: Sequence[Message] = ()) -> Kep
         raise EvidenceError(f"{run.path} has no transcript, or no secrets from which keys follow that sign in it")
     signers = Signers(_Identities(secrets.generations[0]), *map(identity_of, secrets.parties))
     revealed = {message.round for message in messages if message.step == "lot"}
-    return Kept(keeper.record, signers, _revealing(run, plan, keeper, signers, revealed), _told(messages))
+    context = _contexts(run, plan)
+    reveal = _revealing(run, plan, keeper, signers, revealed)
+    return Kept(keeper.record, signers, reveal, _told(messages), context)
+
+
+def _contexts(run: Run, plan: Plan) -> Callable[[int], str]:
+    """Round -> the digest of the run and of the generation with whose keys it draws: under every signature."""
+    commitment, contexts = run.commitment, run.contexts
+    return lambda number: context_of(commitment, contexts[generation_of(plan, number)])
 
 
 class _Identities(dict[int, Identity]):
@@ -140,14 +148,14 @@ def _revealing(
     Then the server tells the columns that they agreed on: whoever has no rows cannot find them.
     """
     lots: Lots | None = run.lots
-    commitment, contexts = run.commitment, run.contexts
+    context = _contexts(run, plan)
 
     def reveal(number: int, clients: Sequence[int], columns: Ints | None) -> None:
         if lots is None or number in revealed:
             return
         generation = generation_of(plan, number)
         roster = tuple(signers.clients[client].public for client in clients)
-        lot = Lot(context_of(commitment, contexts[generation]), number, tuple(clients), roster)
+        lot = Lot(context(number), number, tuple(clients), roster)
         for client in clients:
             said = lots.contribution(client, generation, number)
             keeper.record(Message.signed("lot", client, said, lot, signers.clients[client]))
