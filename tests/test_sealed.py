@@ -484,6 +484,17 @@ def test_buffers_that_the_lot_does_not_give_are_found(whole, copied, suite):
     assert sum(line.endswith("were not drawn together") for line in found.details) == 2
 
 
+def test_messages_of_the_parent_in_its_child_are_found(family, tmp_path):
+    """Its buffers byte for byte, behind the child's own contributions: they were signed for another generation."""
+    parent, child, _ = family
+    copy = load_run(shutil.copytree(child.path, tmp_path / "child"))
+    lots = [one for one in messages(child) if one.step == "lot"]
+    theirs = [one for one in messages(parent) if one.step != "lot"]
+    found = looked_at(telling(copy, sorted(lots + theirs, key=lambda one: one.round)), parent)
+    assert found.verdict == "FAIL"
+    assert any(line.endswith("the terms have another context than this training") for line in found.details)
+
+
 def test_another_platform_leaves_it_open_and_so_does_rounding(copied):
     view = copied()
     vector, state = view.checkpoint(2)
