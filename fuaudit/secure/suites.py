@@ -128,15 +128,17 @@ class Kept:
     Attributes:
         record: keeps every message.
         signers: its identities; None makes new ones for each buffer.
-        reveal: has the clients of a round, by its number, reveal their parts in its lot, and tells the columns that
-            they agreed on, None for all; called before its buffers.
+        reveal: has the clients of a round, by its number, reveal their parts in its lot; called before its buffers.
+        tell: tells the clients of a round the columns that they agreed on, ``(c,)`` ascending; called before the first
+            of its buffers, where there is one.
         told: round and buffer -> terms and sum of what was opened before a break; it is not opened again.
         context: round -> digest of the run and generation that it belongs to, which stands in the terms of its buffers.
     """
 
     record: Record
     signers: Signers | None = None
-    reveal: Callable[[int, Sequence[int], Ints | None], None] = lambda number, clients, columns: None
+    reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
+    tell: Callable[[int, Sequence[int], Ints], None] = lambda number, clients, columns: None
     told: Mapping[tuple[int, int], tuple[Terms, Opened]] = field(default_factory=dict)
     context: Callable[[int], str] = lambda number: ""
 

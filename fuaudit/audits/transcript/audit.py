@@ -43,6 +43,7 @@ SERVED_ALONE = (
     "The messages are those of the protocol, and the models were made of the sums that they opened; whether the sums "
     "are those of the clients' rows was not looked at."
 )
+WRONG = "Messages or sums are not as the protocol has them."
 NOT_OF_SUMS = "Stored models are not those that the sums make which the messages opened."
 NO_HALF = "The messages are those of the protocol; whether models were made of the opened sums, cannot be told here."
 NO_PLACES = (
@@ -83,6 +84,10 @@ AS_IT_RAN = (
 BEHIND = (
     "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written "
     "while they were executed: whoever has the secrets of all parties can write another one afterwards."
+)
+ANSWERED = (
+    "All rows of {count} came, first of round {round}, buffer {buffer}, and no sum was told: that it was not opened is the "
+    "word of the server, and behind ciphertexts of the key holder, whose receipt can be left out."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
@@ -127,11 +132,13 @@ class Transcript:
 
         counts = () if checked.unread else wrong_counts(run, checked)
         if wrong := [*lost, *checked.findings, *counts, *telling_differences(case)]:
-            shows = anchor.text if lost else "Messages or sums are not as the protocol has them."
+            shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
         half = served(run, checked)
+        if half.failed:
+            return finding(Verdict.FAIL, WRONG, _told(half.opened_for_nothing))
         if half.others:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
@@ -159,6 +166,7 @@ class Transcript:
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
+            *_on_answered(checked),
         )
 
 
@@ -186,6 +194,7 @@ def _of_view(
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         *_on_when(case),
+        *_on_answered(checked),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
@@ -196,7 +205,20 @@ def _of_view(
 def _unplayed(checked: Checked) -> list[str]:
     """A line for each of the first buffers that were drawn and not opened."""
     told = "were drawn together, and nothing of them was opened"
-    return [f"round {at}: clients {members} {told}" for at, members in checked.unplayed[:SOME]]
+    return _first([f"round {at}: clients {members} {told}" for at, members in checked.unplayed])
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    return [*lines[:SOME], *([f"and {len(lines) - SOME} more"] if len(lines) > SOME else [])]
+
+
+def _on_answered(checked: Checked) -> list[str]:
+    """What a PASS takes on trust of buffers to which clients answered, and of which no sum was told."""
+    if not checked.answered:
+        return []
+    number, buffer = checked.answered[0]
+    return [ANSWERED.format(count=counted(len(checked.answered), "buffer"), round=number, buffer=buffer)]
 
 
 def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:
@@ -225,8 +247,7 @@ def _on_when(case: Case) -> list[str]:
 
 def _told(wrong: Sequence[Wrong]) -> list[str]:
     """A line for each of the first."""
-    lines = [f"{_where(one)}{one.kind}: {one.sentence}" for one in wrong[:SOME]]
-    return lines + ([f"and {len(wrong) - SOME} more"] if len(wrong) > SOME else [])
+    return _first([f"{_where(one)}{one.kind}: {one.sentence}" for one in wrong])
 
 
 def _where(one: Wrong) -> str:
@@ -241,5 +262,6 @@ def _figures(run: Run, checked: Checked, made: Again | None) -> tuple[Figure, ..
         Figure("messages", "Messages", checked.messages, "counted; each line holds the digest of the one before"),
         Figure("rounds", "Rounds", len(told_rounds(run)), "those that the run executed itself"),
         Figure("sums", "Sums that were opened", len(checked.opened), f"made again from their messages; {again_}"),
-        Figure("discarded", "Buffers that were not opened", len(checked.discarded), "counted, as their messages tell"),
+        Figure("discarded", "Buffers that were tried and not opened", len(checked.discarded), "as their messages tell"),
+        Figure("unplayed", "Buffers that were drawn and not opened", len(checked.unplayed), "by lots and messages"),
     )
