@@ -17,7 +17,13 @@ from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
-from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
+from fuaudit.audits.transcript.known import (
+    known_of,
+    told_rounds,
+    wrong_cohorts,
+    wrong_counts,
+    wrong_rule,
+)
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
@@ -131,7 +137,8 @@ class Transcript:
             )
 
         counts = () if checked.unread else wrong_counts(run, checked)
-        if wrong := [*lost, *checked.findings, *counts, *telling_differences(case)]:
+        rules = [*wrong_rule(run), *wrong_cohorts(run)]
+        if wrong := [*lost, *checked.findings, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
