@@ -531,22 +531,30 @@ def modelled(view, number):
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_sum_that_was_seen_and_told_as_discarded(copied, suite):
-    """In the open it is found; behind ciphertexts that nobody opened it is a word, on which a PASS rests."""
+    """Behind ciphertexts it may not have been opened. But a training ends where a buffer is not."""
     found = looked_at(told_as_discarded(copied(suite), 2, 1))
-    if suite == "plain":
-        assert found.verdict == "FAIL"
-        assert "all came that the server needs to open the buffer" in found.details[0]
-        return
+    assert found.verdict == "FAIL"
+    assert any("all came that the server needs to open" in line for line in found.details) == (suite == "plain")
+    assert found.details[-1].startswith("round 2, buffer 1, sum: a buffer was tried and not opened")
+    assert (found.values["discarded"], found.values["unplayed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_buffer_without_any_message_is_what_a_pass_rests_on(copied, suite):
+    """The limit: who records nothing of a sum can have seen it. Members are named, and so is the assumption."""
+    view = copied(suite)
+    view = modelled(telling(view, [one for one in messages(view) if (one.round, one.buffer) != (2, 1)]), 2)
+    found = looked_at(view)
     assert found.verdict == "PASS", found.details
-    assert any(line.startswith("All rows of 1 buffer came, first of round 2, buffer 1") for line in found.assumptions)
-    assert (found.values["discarded"], found.values["unplayed"], len(found.details)) == (1, 1, 1)
+    assert any(line.startswith("Of 1 buffer that a lot gives no message is there") for line in found.assumptions)
+    assert (found.values["discarded"], found.values["unplayed"], len(found.details)) == (0, 1, 1)
 
 
 def test_sums_of_a_round_that_fails_are_found(tmp_path):
     """The rule has too few, so the model stays: the next round's sums are of the same clients over it."""
     tables = published(FEDREP, {"use": "multi-krum", "byzantine": 0, "keep": 2}, clients=6)
-    run = trained(tmp_path / "run", tables, "bfv+mask")
-    view = told_as_discarded(seal(run, tmp_path / "view"), 2, 2)
+    view = seal(trained(tmp_path / "run", tables, "bfv+mask"), tmp_path / "view")
+    view = modelled(telling(view, [one for one in messages(view) if (one.round, one.buffer) != (2, 2)]), 2)
     assert torch.equal(view.checkpoint(2)[0], view.checkpoint(1)[0])
     found = looked_at(view)
     assert (found.verdict, found.details) == (

@@ -134,7 +134,6 @@ class Checked:
         cannot: what no transcript shows, a sentence each.
         columns: round -> the columns that the server told, ``(c,)`` ascending, where it told some: all terms of the
             round have their digest.
-        answered: rounds and buffers to which as many rows came as a sum needs, and of which no sum was told.
     """
 
     findings: tuple[Finding, ...]
@@ -145,7 +144,6 @@ class Checked:
     messages: int
     cannot: tuple[str, ...]
     columns: Mapping[int, Ints] = field(default_factory=dict)
-    answered: tuple[tuple[int, int], ...] = ()
 
 
 def added_apart(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
@@ -180,7 +178,6 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
     opened: dict[tuple[int, int], Opened] = {}
     unplayed: list[tuple[int, tuple[int, ...]]] = []
     unread, lots, attempts, columns = list[int](), _Lots(known), set[str](), dict[int, Ints]()
-    answered = list[tuple[int, int]]()
     for number in _due_rounds(chain, known):
         entries = chain.of_round(number)
         body = bodies(number) if entries else b""
@@ -199,11 +196,8 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
             columns[number] = lots.columns
         opened |= {(number, buffer): one for buffer, one in buffers.opened.items()}
         unplayed += [(number, members) for members in buffers.unplayed]
-        answered += [(number, buffer) for buffer in sorted(buffers.answered - buffers.opened.keys())]
     count, limits_ = len(chain.entries), cannot(known, unread)
-    return Checked(
-        tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_, columns, tuple(answered)
-    )  # fmt: skip
+    return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_, columns)
 
 
 def _due_rounds(chain: Chain, known: Known) -> tuple[int, ...]:
@@ -409,7 +403,6 @@ class _Buffers:
         self._played = [*_attempts(messages)]
         self.opened: dict[int, Opened] = {}
         self.unplayed: list[tuple[int, ...]] = []
-        self.answered: set[int] = set()
 
     def wrong(self, lots: _Lots) -> Iterator[Finding]:
         """What is wrong; what was opened and fits is in ``opened`` afterwards."""
@@ -444,8 +437,6 @@ class _Buffers:
                 self.opened[terms.buffer] = opened
         elif not wrong:
             wrong = [*_wrong_so_far(terms, messages, self._add)]
-            if _all_came(terms, [message for message in messages if message.step == "send"]):
-                self.answered.add(terms.buffer)
         yield from wrong
 
     def _wrong_members(self, all_terms: Sequence[Terms], lots: _Lots) -> Iterator[Finding]:
@@ -617,12 +608,7 @@ def _can_be_opened(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> bool
     if terms.suite == "mask":
         steps: tuple[Step, ...] = ("announce", "share", "send", "unmask")
         return bool(said["unmask"]) and MaskServer(terms).has_enough(*(said[step] for step in steps))
-    return terms.suite == "plain" and _all_came(terms, said["send"])
-
-
-def _all_came(terms: Terms, sent: Sequence[Message]) -> bool:
-    """Whether as many rows came as a sum needs."""
-    return len({message.sender for message in sent}) >= terms.smallest
+    return terms.suite == "plain" and len({message.sender for message in said["send"]}) >= terms.smallest
 
 
 @forgetting

@@ -91,9 +91,9 @@ BEHIND = (
     "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written "
     "while they were executed: whoever has the secrets of all parties can write another one afterwards."
 )
-ANSWERED = (
-    "All rows of {count} came, first of round {round}, buffer {buffer}, and no sum was told: that it was not opened is the "
-    "word of the server, and behind ciphertexts of the key holder, whose receipt can be left out."
+UNPLAYED = (
+    "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who can "
+    "have opened their sums and recorded nothing."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
@@ -173,7 +173,7 @@ class Transcript:
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
-            *_on_answered(checked),
+            *_on_unplayed(checked),
         )
 
 
@@ -201,7 +201,7 @@ def _of_view(
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         *_on_when(case),
-        *_on_answered(checked),
+        *_on_unplayed(checked),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
@@ -220,12 +220,9 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*lines[:SOME], *([f"and {len(lines) - SOME} more"] if len(lines) > SOME else [])]
 
 
-def _on_answered(checked: Checked) -> list[str]:
-    """What a PASS takes on trust of buffers to which clients answered, and of which no sum was told."""
-    if not checked.answered:
-        return []
-    number, buffer = checked.answered[0]
-    return [ANSWERED.format(count=counted(len(checked.answered), "buffer"), round=number, buffer=buffer)]
+def _on_unplayed(checked: Checked) -> list[str]:
+    """What a PASS takes on trust of buffers that were drawn, and of which no message is there."""
+    return [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
 
 
 def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -157,7 +157,14 @@ def wrong_cohorts(run: Run) -> Iterator[Finding]:
 
 
 def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
-    """Rounds of which the transcript opened another number of sums than the ledger tells."""
+    """Rounds of which the transcript opened another number of sums than the ledger tells, and buffers that it did not.
+
+    A training does not go on behind a buffer that it asked for and that was not opened: the parties answer once.
+    """
+    executed = {event["round"] for event in told_rounds(run)}
+    for at in checked.discarded:
+        if at[0] in executed:
+            yield Finding("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
         number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
         told = _summed(event.get("told", ()))
