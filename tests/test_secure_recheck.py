@@ -794,7 +794,10 @@ def test_one_attempt_is_not_told_as_two(made):
     discard = Message.unsigned("discard", b"silent", terms_of(of))
     for place in range(messages.index(of) + 1, len(messages)):
         found(
-            made, [*messages[:place], discard, of, *messages[place:]], "terms", "the terms have the attempt of other ones"
+            made,
+            [*messages[:place], discard, of, *messages[place:]],
+            "terms",
+            "the terms have the attempt of other ones",
         )
         gone_on = [*messages[:place], discard, *messages[place:]]
         found(made, gone_on, "terms", "under terms that nobody sent")
@@ -812,6 +815,7 @@ def test_terms_have_one_form(trainings, suite):
     """A field that has a default is not left out: other bytes would have the same digest."""
     made = trainings[suite]
     for field_ in ("context", "holder", "witness"):
+
         def shorter(one, gone=field_):
             if one.step != "terms":
                 return one

@@ -449,10 +449,7 @@ class _Buffers:
             if times > 1:
                 yield Finding("buffer", f"client {client} is in {times} buffers", self.number)
         answers = Counter(
-            message.sender
-            for messages in self._played
-            for message in messages
-            if message.step == ANSWERS[known.suite]
+            message.sender for messages in self._played for message in messages if message.step == ANSWERS[known.suite]
         )
         for client, times in answers.items():
             if times > 1:

@@ -92,8 +92,8 @@ BEHIND = (
     "while they were executed: whoever has the secrets of all parties can write another one afterwards."
 )
 UNPLAYED = (
-    "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who can "
-    "have opened their sums and recorded nothing."
+    "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who "
+    "can have opened their sums and recorded nothing."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
