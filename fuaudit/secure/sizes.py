@@ -84,7 +84,7 @@ def recorded(suite: str, members: int, columns: int, bits: int, most: int) -> in
     parties = keys[members:] if suite.startswith("bfv") else ("", "")
     terms = Terms(
         suite, tuple(range(members)), columns, bits, most, members, keys[:members], LIBRARY, MOST_NUMBER, MOST_NUMBER,
-        "0" * 32, "0" * 64, *parties, "0" * 64,
+        "0" * 32, "0" * 64, *parties, context="0" * 64,
     )  # fmt: skip
     bodies = {step: largest for step, (_, largest) in limits(terms).items() if step not in UNRECORDED}
     counts = {step: members if WAYS[step][0] is None else 1 for step in bodies}

@@ -138,13 +138,14 @@ def wrong_cohorts(run: Run) -> Iterator[Finding]:
     """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
 
     Of one law that is known without seeds: of so many distinct clients, or all. Clients whom a request names may have
-    been there or not, by when it came in.
+    been there or not, by when it came in, and a method may leave them out of cohorts that it keeps.
     """
     law = run.law
     if not (run.sealed and type(law) is UniformLaw and not law.replacement and run.signatories.ends):
         return
     retained, everybody = {*run.members}, {*run.view.clients}
-    least, most = (min(law.cohort_size, len(clients)) for clients in (retained, everybody))
+    most = min(law.cohort_size, len(everybody))
+    least = max(1, most - len(everybody - retained))
     cohort = _cohort(run)
     for event in told_rounds(run):
         number, clients = event["round"], {*cohort(event["round"])}
