@@ -36,7 +36,7 @@ can be solved for rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -134,25 +134,25 @@ class SecureSum:
 
         came = rows.new_ones(len(rows), dtype=torch.bool) if context.accepted is None else context.accepted
         buffers, of, trained = self._buffers(came, context), sizes(len(came), self.size), context.cohort.trained
-        opened = [
-            some
-            for some, size in zip(buffers, of, strict=True)
+        opened = {
+            number: some
+            for number, (some, size) in enumerate(zip(buffers, of, strict=True))
             if self._counts(size, len(some), int(trained[some].sum()))
-        ]
+        }
         means = rows.new_empty(len(opened), rows.shape[-1])
-        counted: list[Tensor] = []
-        for some in opened:
+        counted: dict[int, Tensor] = {}
+        for number, some in opened.items():
             mean = means[len(counted)].copy_(_added(rows[some]) / len(some))
             if all_finite(mean):
-                counted.append(some)
+                counted[number] = some
             else:
                 context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
         known = int((~came).sum()) + len(opened) - len(counted)
         failed = 2 * max(0, self.byzantine - known) >= len(counted) or not context.enough(len(counted))
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
-        counted = [] if failed else counted
+        counted = {} if failed else counted
         taken, sent = torch.zeros(len(rows), dtype=torch.bool, device=rows.device), torch.zeros_like(rows)
-        for some in counted:
+        for some in counted.values():
             taken[some], sent[some] = True, rows[some]
         shown = self._shown(means[: len(counted)], rows, counted, context)
         return Delivery(shown, context.cohort.counted(len(shown)), sent, taken)
@@ -165,8 +165,8 @@ class SecureSum:
         number = came.cumsum(dim=0) - 1  # of each participation among those that were not rejected
         return [number[one[came[one]]].sort().values for one in order.split(sizes(len(came), self.size))]
 
-    def _shown(self, means: Tensor, rows: Tensor, buffers: list[Tensor], context: RoundContext) -> Tensor:
-        """What the server is shown, ``(b, c)``, of buffers with these means, all of them finite."""
+    def _shown(self, means: Tensor, rows: Tensor, buffers: Mapping[int, Tensor], context: RoundContext) -> Tensor:
+        """What the server is shown, ``(b, c)``, of buffers, by their numbers, with these means, all of them finite."""
         return means
 
     def in_the_clear(self) -> SecureSum:
@@ -229,8 +229,7 @@ class SecuredSum(SecureSum):
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """As :class:`SecureSum`; clients reveal their parts in the lot before anything is drawn by it."""
         if self.books.kept is not None:
-            columns = None if context.coordinates is None else context.coordinates.cpu().numpy()
-            self.books.kept.reveal(context.number, sorted({*context.cohort.clients.tolist()}), columns)
+            self.books.kept.reveal(context.number, sorted({*context.cohort.clients.tolist()}))
         return super().deliver(rows, context)
 
     def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
@@ -240,8 +239,11 @@ class SecuredSum(SecureSum):
         summed = torch.from_numpy(total).to(like.device, torch.float64) * self.numbers.step_of(len(total))
         return like.new_empty(len(total)).copy_(summed / rows)
 
-    def _shown(self, means: Tensor, rows: Tensor, buffers: list[Tensor], context: RoundContext) -> Tensor:
-        for number, (mean, some) in enumerate(zip(means, buffers, strict=True)):
+    def _shown(self, means: Tensor, rows: Tensor, buffers: Mapping[int, Tensor], context: RoundContext) -> Tensor:
+        if buffers and self.books.kept is not None and context.coordinates is not None:
+            clients = sorted({*context.cohort.clients.tolist()})
+            self.books.kept.tell(context.number, clients, context.coordinates.cpu().numpy())
+        for mean, (number, some) in zip(means, buffers.items(), strict=True):
             mean.copy_(self.mean_of(self._opened(rows[some], some, number, context), len(some), mean))
         return means
 

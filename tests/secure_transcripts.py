@@ -98,7 +98,7 @@ class Training:
 
     def open(self, rows, members, at, absent, record):
         return Suite(self.suite).opened(
-            rows, 12, members, absent, self.smallest, at=at, signers=self.signers, record=record
+            rows, 12, members, absent, self.smallest, at=at, signers=self.signers, record=record, context=CONTEXT
         )
 
     def lot(self, number):

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from secure_transcripts import Kept as InMemory
-from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
+from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, trained
 from test_transcript_runs import examined, messages, parties
 from tests_support import AUDIT_KEY, in_messages, secret
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.audits.transcript.audit import Transcript
-from fuaudit.audits.transcript.known import draws_in_order
+from fuaudit.audits.transcript.audit import Transcript, _checked
+from fuaudit.audits.transcript.known import draws_in_order, known_of
+from fuaudit.audits.transcript.served import _after, served
 from fuaudit.commitments.blocks import digest_from, state_after
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, RedactedError, UsageError
@@ -39,16 +40,18 @@ from fuaudit.runs.layout import (
     names_in,
     of_round,
 )
-from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.runs.ledger import Ledger, read_ledger, suite_of
 from fuaudit.runs.manifest import digest_of_files, entry_of, manifest_bytes
 from fuaudit.runs.neighbours import neighbours
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.suites import Suite
-from fuaudit.secure.terms import columns_bytes, columns_of
+from fuaudit.secure.suites import Books, Suite
+from fuaudit.secure.terms import Lot, columns_bytes, columns_of
+from fuaudit.secure.transcript import opened_in
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.training.setup import device_of
 from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS
 from fuaudit.verification.conclude import conclude
@@ -463,8 +466,10 @@ def test_a_round_that_is_left_out_must_leave_the_model_as_it_was(copied):
         return {k: v for k, v in event.items() if k != "told"} if event.get("round") == 2 else event
 
     telling(view, kept)
-    found = looked_at(sealed_again(view.path, silent))
-    assert (found.verdict, [line[:14] for line in found.details]) == ("FAIL", ["round 2, model"])
+    view = sealed_again(view.path, silent)
+    found = looked_at(view)
+    assert (found.verdict, [line[:12] for line in found.details]) == ("FAIL", ["round 2, lot"])
+    assert served(view, _checked(view, None)).others == (2,)  # as of a law whose rounds may have no clients
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -476,12 +481,141 @@ def test_buffers_that_the_lot_does_not_give_are_found(whole, copied, suite):
     for number, members in enumerate(((a, c), (b, d))):
         Suite(suite, of.most).opened(
             np.zeros((2, of.columns), dtype=np.int64), of.bits, sorted(members), at=(1, number),
-            signers=signers, record=again.transcript.record, coordinates=of.coordinates,
+            signers=signers, record=again.transcript.record, coordinates=of.coordinates, context=of.context,
         )  # fmt: skip
     lots = [one for one in told if one.step in ("lot", "columns") and one.round == 1]
     found = looked_at(telling(view, [*lots, *again.messages(), *(one for one in told if one.round == 2)]))
     assert found.verdict == "FAIL"
     assert sum(line.endswith("were not drawn together") for line in found.details) == 2
+
+
+def test_messages_of_the_parent_in_its_child_are_found(family, tmp_path):
+    """Its buffers byte for byte, behind the child's own contributions: they were signed for another generation."""
+    parent, child, _ = family
+    copy = load_run(shutil.copytree(child.path, tmp_path / "child"))
+    lots = [one for one in messages(child) if one.step == "lot"]
+    theirs = [one for one in messages(parent) if one.step != "lot"]
+    found = looked_at(telling(copy, sorted(lots + theirs, key=lambda one: one.round)), parent)
+    assert found.verdict == "FAIL"
+    assert any(line.endswith("the terms have another context than this training") for line in found.details)
+
+
+def told_as_discarded(view, number, buffer):
+    """A view whose server saw the last sum of a round, says that it discarded it, and makes the model of the others."""
+    told = messages(view)
+    terms = next(terms_of(one) for one in told if (one.step, one.round, one.buffer) == ("terms", number, buffer))
+    ends = [(one.round, one.buffer) == (number, buffer) and one.step in ("opened", "receipt") for one in told]
+    said = Message.unsigned("discard", b"silent", terms)
+    return modelled(telling(view, [said if is_end else one for is_end, one in zip(ends, told, strict=True)]), number)
+
+
+def modelled(view, number):
+    """A view whose model after a round is that of the sums which its messages open, and whose ledger counts these."""
+    behind = [one for one in messages(view) if one.round == number and one.step not in ("lot", "columns")]
+    sums = [one for _, one in sorted(opened_in(behind).items())]
+    exchange = view.exchange.secured(suite_of(view.ledger), Books())
+    vector, state = _after(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
+    view = holding(view, number, vector, state)
+
+    def course(event):
+        if event["event"] != "round" or event["round"] != number or "told" not in event:
+            return event
+        told = [
+            one | ({"discarded": len(one["rows"]) - len(sums)} if one["kind"] == "summed" else {})
+            for one in event["told"]
+        ]
+        return event | {"told": told}
+
+    return sealed_again(view.path, course)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_sum_that_was_seen_and_told_as_discarded(copied, suite):
+    """Behind ciphertexts it may not have been opened. But a training ends where a buffer is not."""
+    found = looked_at(told_as_discarded(copied(suite), 2, 1))
+    assert found.verdict == "FAIL"
+    assert any("all came that the server needs to open" in line for line in found.details) == (suite == "plain")
+    assert found.details[-1].startswith("round 2, buffer 1, sum: a buffer was tried and not opened")
+    assert (found.values["discarded"], found.values["unplayed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_buffer_without_any_message_is_what_a_pass_rests_on(copied, suite):
+    """The limit: who records nothing of a sum can have seen it. Members are named, and so is the assumption."""
+    view = copied(suite)
+    view = modelled(telling(view, [one for one in messages(view) if (one.round, one.buffer) != (2, 1)]), 2)
+    found = looked_at(view)
+    assert found.verdict == "PASS", found.details
+    assert any(line.startswith("Of 1 buffer that a lot gives no message is there") for line in found.assumptions)
+    assert (found.values["discarded"], found.values["unplayed"], len(found.details)) == (0, 1, 1)
+
+
+def test_sums_of_a_round_that_fails_are_found(tmp_path):
+    """The rule has too few, so the model stays: the next round's sums are of the same clients over it."""
+    tables = published(FEDREP, {"use": "multi-krum", "byzantine": 0, "keep": 2}, clients=6)
+    view = seal(trained(tmp_path / "run", tables, "bfv+mask"), tmp_path / "view")
+    view = modelled(telling(view, [one for one in messages(view) if (one.round, one.buffer) != (2, 2)]), 2)
+    assert torch.equal(view.checkpoint(2)[0], view.checkpoint(1)[0])
+    found = looked_at(view)
+    assert (found.verdict, found.details) == (
+        "FAIL", ("round 2, sum: sums were opened, and the round fails with so few: an honest server opens none then",),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_all(tmp_path_factory):
+    """A run whose config draws all four clients in every round, and its view."""
+    run = trained(tmp_path_factory.mktemp("all") / "run", FEDAVG, "plain")
+    return run, seal(run, tmp_path_factory.mktemp("view of all") / "view")
+
+
+def test_a_round_of_a_config_that_draws_clients_is_not_left_out(of_all, tmp_path):
+    _, view = of_all
+    assert looked_at(view).verdict == "PASS"
+    view = load_run(shutil.copytree(view.path, tmp_path / "view"))
+    view = telling(view, [one for one in messages(view) if one.round != 1])
+    view = sealed_again(
+        view.path, lambda one: {k: v for k, v in one.items() if k != "told"} if one.get("round") == 1 else one
+    )
+    found = looked_at(modelled(holding(view, 1, *view.checkpoint(0)), 2))
+    assert found.verdict == "FAIL"
+    assert found.details == ("round 1, lot: 0 clients contributed to the lot, and the config draws 4 in every round",)
+
+
+def test_clients_of_a_config_that_draws_all_are_not_left_out(of_all, tmp_path):
+    run, view = of_all
+    view, signers, out = load_run(shutil.copytree(view.path, tmp_path / "view")), parties(run), []
+    known = known_of(run, None)
+    for number in (1, 2):
+        told = [one for one in messages(run) if one.round == number]
+        lot = Lot(known.context, number, (0, 1), (known.clients[0], known.clients[1]))
+        out += [
+            Message.signed("lot", one.sender, one.body, lot, signers.clients[one.sender])
+            for one in told if one.step == "lot" and one.sender in (0, 1)
+        ]  # fmt: skip
+        rows = [np.frombuffer(one.body, "<i4").astype(np.int64) for one in told if one.step == "send"][:2]
+        of, again = next(terms_of(one) for one in told if one.step == "terms"), InMemory()
+        Suite("plain", of.most).opened(
+            np.stack(rows), of.bits, [0, 1], at=(number, 0), signers=signers, record=again.transcript.record,
+            coordinates=of.coordinates, context=of.context,
+        )  # fmt: skip
+        out += again.messages()
+    view = telling(view, out)
+    found = looked_at(modelled(modelled(view, 1), 2))
+    assert found.verdict == "FAIL"
+    assert [line.partition(": ")[2] for line in found.details] == [
+        "2 clients contributed to the lot, and the config draws 4 in every round"
+    ] * 2
+
+
+def test_a_rule_that_publishes_a_sum_of_two_is_found_where_a_training_did_not_refuse_it(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:  # the training of an operator refuses nothing
+        patched.setattr("fuaudit.workflow.secured.require_unpublished", lambda *_: None)
+        tables = published(FEDREP, {"use": "krum", "byzantine": 0}, clients=6)
+        run = trained(tmp_path / "run", tables, "plain")
+    for found in (examined(run), looked_at(seal(run, tmp_path / "view"))):
+        assert found.verdict == "FAIL"
+        assert found.details[0].startswith("rule: the aggregator 'krum' may publish a sum as it is")
 
 
 def test_another_platform_leaves_it_open_and_so_does_rounding(copied):

@@ -38,7 +38,7 @@ def terms_for(suite, **changes):
     ends = [one.public for one in KEYS[4:]] if suite.startswith("bfv") else ["", ""]
     roster = tuple(one.public for one in KEYS[:3])
     coordinates = coordinates_digest(np.arange(5))
-    made = Terms(suite, (2, 4, 7), 5, 12, 8, 3, roster, LIBRARY, 9, 1, new_attempt(), coordinates, *ends)
+    made = Terms(suite, (2, 4, 7), 5, 12, 8, 3, roster, LIBRARY, 9, 1, new_attempt(), coordinates, *ends, "c" * 64)
     return replace(made, **changes)
 
 
@@ -210,7 +210,7 @@ def test_terms_of_the_most_clients_are_short():
     roster, most = (KEYS[0].public,) * 32, 2**53 - 1
     members = tuple(range(most - 31, most + 1))
     made = Terms(
-        "bfv+mask", members, 10**12, 24, 32, 32, roster, LIBRARY, most, most, "f" * 32, "f" * 64, roster[0], roster[0]
+        "bfv+mask", members, 10**12, 24, 32, 32, roster, LIBRARY, most, most, "f" * 32, "f" * 64, *(roster[0],) * 3
     )
     assert len(made.body) < TERMS_BYTES / 2
 
@@ -223,6 +223,7 @@ def test_terms_of_the_most_clients_are_short():
         (b"[2,4,7]", b"[2,4,4]"), (b"[2,4,7]", b"[2,4]"), (b"[2,4,7]", b"[2,[4],7]"), (b"[2,4,7]", b"{}"),
         (b'"most":8', b'"most":8,"more":1'), (b'"most":8,', b""), (b'"suite":"bfv"', b'"suite":["bfv"]'),
         (b'"columns":5', b'"columns":0'), (b'"holder":"', b'"holder":"x'), (b'"attempt":"', b'"attempt":"0'),
+        (b'"context":"', b'"context":"0'), (b'"context":"' + b"c" * 64 + b'",', b""),
         (b"{", b"["), (b"}", b""),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Rechecks: an honest transcript passes, and each way to alter it is found with its own reason."""
 
+import json
 import time
 from dataclasses import replace
 
@@ -176,7 +177,7 @@ def told_columns(made, columns, number=1, signature=None):
 
 def test_columns_that_were_told_are_those_of_all_terms(made):
     said, lots, rest = told_columns(made, range(COLUMNS))
-    checked = made.checked(written([*lots, said, *rest]))
+    checked = made.checked(written([*lots, said, *rest]), agrees=True)
     assert not checked.findings
     assert {number: one.tolist() for number, one in checked.columns.items()} == {1: [*range(COLUMNS)]}
     assert made.checked().columns == {}
@@ -214,6 +215,9 @@ def test_columns_that_clients_agreed_on_have_to_be_told(made):
     assert not made.checked(written([*lots, said, *rest]), agrees=True).findings
     missing = made.checked(written([*lots, *rest]), agrees=True).findings
     assert [one.sentence for one in missing] == ["the server did not tell the columns that clients agreed on"]
+    found(made, [*lots, said, *rest], "order", "the server told columns, and clients agree on none")
+    alone = made.checked(written([*lots, said]), agrees=True).findings
+    assert [one.sentence for one in alone] == ["the server told columns, and no sum was asked for"]
 
 
 def test_each_message_that_comes_twice(made):
@@ -233,6 +237,23 @@ def test_each_pair_of_neighbours_in_another_order(made):
     for place in range(len(messages) - 1):
         swapped = [*messages[:place], messages[place + 1], messages[place], *messages[place + 2 :]]
         found(made, swapped, "order", "which does not follow there")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_buffers_have_the_numbers_that_the_lot_gives(suite):
+    """Also one that was made up, of a number that there is not, and discarded ones do not hide whom nobody summed."""
+    made = Training(suite, clients=6)
+    messages = made.kept.messages()
+    lots, one, other = ([m for m in messages if m.buffer == number] for number in (-1, 0, 1))
+    terms = told(other)[1]
+    for number in (7, 2**53 - 1):
+        anew = replace(terms, buffer=number, attempt=new_attempt())
+        made_up = [terms_message(anew), Message.unsigned("discard", b"silent", anew)]
+        checked = found(made, [*lots, *one, *made_up], "buffer", f"clients {terms.members} were drawn as buffer 1")
+        assert checked.unplayed == ((1, terms.members),)
+    anew = replace(terms, attempt=new_attempt())
+    tried = made.checked(written([*lots, *one, terms_message(anew), Message.unsigned("discard", b"silent", anew)]))
+    assert (tried.findings, tried.unplayed) == ((), ((1, terms.members),))
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -470,6 +491,7 @@ def test_a_buffer_that_is_tried_with_others_and_rows_in_two_buffers(suite):
     ("change", "reason"),
     [({"suite": "mask"}, "suite"), ({"bits": 13}, "bits of a value"), ({"most": 7}, "largest buffer"),
      ({"witness": "a" * 64}, "key of the witness"), ({"holder": "b" * 64}, "key of the key holder"),
+     ({"context": "d" * 64}, "context"), ({"context": ""}, "context"),
      ({"columns": lambda _: (COLUMNS, "0" * 64)}, "set of columns"),
      ({"columns": lambda _: (COLUMNS - 1, coordinates_digest(np.arange(COLUMNS)))}, "set of columns")],
 )  # fmt: skip
@@ -477,6 +499,19 @@ def test_terms_of_another_training(trainings, change, reason):
     checked = trainings["bfv"].checked(**change)
     assert any(f"another {reason}" in one.sentence for one in checked.findings)
     assert not checked.opened
+
+
+def test_buffers_of_another_run_of_the_same_clients(made):
+    """All that differs is which run they are for: that is under every signature."""
+    other, record = Training(made.suite, rounds=0), []
+    Suite(made.suite).opened(
+        made.rows[1, 0], 12, (0, 1, 2), at=(1, 0), signers=other.signers, record=record.append, context="d" * 64
+    )
+    lots = [one for one in made.kept.messages() if one.step == "lot"]
+    checked = found(made, [*lots, *record], "terms", "another context than this training")
+    assert not checked.opened
+    renamed = [terms_message(replace(told(record)[1], context=CONTEXT)), *record[1:]]
+    found(made, [*lots, *renamed], "terms", "under terms that nobody sent")
 
 
 def test_terms_that_open_with_fewer_than_agreed():
@@ -704,6 +739,92 @@ def test_discarded_masked_rows_are_unmasked_for_those_who_came(trainings):
     found(made, front + [changed if one is of else one for one in record], "sum", "unmasks another sum")
 
 
+def ended_by_a_discard(made):
+    """A training whose server saw the sum, and says that it discarded the buffer."""
+    messages = made.kept.messages()
+    return [*messages[:-1], Message.unsigned("discard", b"silent", told(messages)[1])]
+
+
+@pytest.mark.parametrize("suite", ["plain", "mask"])
+def test_a_buffer_of_which_all_came_was_not_discarded(trainings, suite):
+    made = trainings[suite]
+    found(made, ended_by_a_discard(made), "sum", "all came that the server needs to open the buffer")
+
+
+def test_a_buffer_of_which_enough_was_unmasked_was_not_discarded():
+    """Three of four shares are enough; two are not, and then nobody has the sum."""
+    made = Training("mask", rounds=0, clients=4)
+    made.rounds, record = 1, made.kept.transcript.record
+    made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {}, record)
+    messages, free = ended_by_a_discard(made), {"ends": {}, "buffers": None}
+    for silent, wrong in ((1, True), (2, False)):
+        left = [one for one in messages if one.step != "unmask" or one.sender >= silent]
+        checked = made.checked(written(left), **free)
+        assert [one.kind for one in checked.findings] == ["sum"] * wrong
+
+
+@pytest.mark.parametrize("suite", KEYED)
+def test_what_a_key_holder_did_with_a_signed_sum_is_its_word(trainings, suite):
+    made = trainings[suite]
+    checked = made.checked(written(ended_by_a_discard(made)))
+    assert (checked.findings, checked.discarded, checked.opened) == ((), ((1, 0),), {})
+    assert checked.unplayed == ((1, (0, 1, 2)),)
+
+
+def test_masked_rows_of_fewer_than_agreed_are_not_unmasked(trainings):
+    made = trainings["mask"]
+    _, terms = told(made.kept.messages())
+    two = [one for one in made.kept.messages() if (one.step, one.sender) not in (("send", 2), ("unmask", 2))]
+    few = []
+    for one in two[:-1]:
+        if one.step == "came":
+            one = Message.unsigned("came", ids_bytes([0, 1]), terms)
+        if one.step == "unmask":
+            one = Message.signed(
+                "unmask", one.sender, names_digest((0, 1)) + one.body[32:], terms, made.signers.clients[one.sender]
+            )
+        few.append(one)
+    found(made, [*few, Message.unsigned("discard", b"few", terms)], "sum", "2 of 3 clients of buffer 0 are left")
+
+
+def test_one_attempt_is_not_told_as_two(made):
+    """The same terms again behind a discard, wherever it is cut: a second reading of what clients signed once."""
+    messages = made.kept.messages()
+    of = next(one for one in messages if one.step == "terms")
+    discard = Message.unsigned("discard", b"silent", terms_of(of))
+    for place in range(messages.index(of) + 1, len(messages)):
+        found(
+            made,
+            [*messages[:place], discard, of, *messages[place:]],
+            "terms",
+            "the terms have the attempt of other ones",
+        )
+        gone_on = [*messages[:place], discard, *messages[place:]]
+        found(made, gone_on, "terms", "under terms that nobody sent")
+
+
+def test_who_came_stands_in_one_order(trainings):
+    made = trainings["mask"]
+    for ids in ([2, 1, 0], [0, 1, 1], [0, 2, 1]):
+        wrong = [replace(one, body=ids_bytes(ids)) if one.step == "came" else one for one in made.kept.messages()]
+        assert "sum" in kinds(made.checked(written(wrong))) or "message" in kinds(made.checked(written(wrong)))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_terms_have_one_form(trainings, suite):
+    """A field that has a default is not left out: other bytes would have the same digest."""
+    made = trainings[suite]
+    for field_ in ("context", "holder", "witness"):
+
+        def shorter(one, gone=field_):
+            if one.step != "terms":
+                return one
+            left = {name: value for name, value in json.loads(one.body).items() if name != gone}
+            return replace(one, body=json.dumps(left, sort_keys=True, separators=(",", ":")).encode())
+
+        found(made, map(shorter, made.kept.messages()), "terms", "as terms of a buffer are none")
+
+
 @pytest.mark.parametrize("suite", KEYED)
 def test_a_handout_stands_in_no_transcript(trainings, suite, monkeypatch):
     made = trainings[suite]
@@ -767,7 +888,7 @@ def test_many_contributions_of_one_client_are_refused_at_once():
 
 BLIND = {
     "signatures are not looked at": ("_wrong_messages", lambda *_: iter(()), "swapped"),
-    "order is not looked at": ("_wrong_order", lambda *_: iter(()), "twice"),
+    "order is not looked at": ("_wrong_order", lambda *_: iter(()), "order"),
     "sums are not made again": ("_due", None, "other sum"),
     "terms are not compared": ("wrong_terms", lambda *_: iter(()), "bits"),
     "heads are not compared": ("_wrong_heads", lambda *_: iter(()), "tail"),
@@ -790,7 +911,7 @@ def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
     signed[sends[0]] = replace(messages[sends[0]], signature=bytes(64))
     cases = {
         "swapped": (signed, {}),
-        "twice": ([*messages, Message.unsigned("discard", b"wrong", told(messages)[1])], {}),
+        "order": ([*messages[: sends[0]], *reversed(messages[sends[0] : sends[2] + 1]), *messages[sends[2] + 1 :]], {}),
         "other sum": ([*messages[:-1], last], {}),
         "bits": (messages, {"bits": 14}),
         "tail": (messages[:0], {"heads": made.known().heads, "cohort": lambda _: ()}),

@@ -12,7 +12,8 @@ from tests_support import AUDIT_KEY, secret, told
 
 from fuaudit import load_run, unlearn
 from fuaudit.audits.lineage.other_copies import other_copies
-from fuaudit.audits.transcript.audit import Transcript
+from fuaudit.audits.transcript.audit import Transcript, _unplayed
+from fuaudit.audits.transcript.known import known_of
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.files import append_bytes
@@ -23,6 +24,7 @@ from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.receipts import Receipt
+from fuaudit.secure.recheck import Checked
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.suites import Kept as InRun
@@ -131,6 +133,37 @@ def test_other_trainings_pass_and_buffers_that_were_not_played_are_named(tmp_pat
     unplayed = [line for line in found.details if "nothing of them was opened" in line]
     assert (len(unplayed), found.values["sums"]) == ((2, 2) if tables is INFINITE else (0, 2))
     assert all("3" in line for line in unplayed)
+    assert found.values["unplayed"] == len(unplayed)
+    if tables is INFINITE:  # their numbers are the places that the lot gives
+        for number in (1, 2):
+            drawn = known_of(run, None).buffers(number, lots_of(run, number))
+            assert {one.buffer: terms_of(one).members for one in messages(run) if one.step == "terms"
+                    and one.round == number} == {
+                place: members for place, members in enumerate(drawn) if 3 not in members
+            }  # fmt: skip
+
+
+def lots_of(run, number):
+    """Client -> its contribution to the lot of a round."""
+    return {one.sender: one.body for one in messages(run) if (one.step, one.round) == ("lot", number)}
+
+
+def test_no_columns_are_told_where_no_sum_is_asked_for(tmp_path, monkeypatch):
+    """Nobody without rows could compare them, so they could be anything."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    tables = INFINITE | {"learner": INFINITE["learner"] | {"cohort": 2, "rounds": 4}}
+    run = trained(tmp_path / "run", tables, "plain")
+    steps = [{one.step for one in messages(run) if one.round == number} for number in range(1, 5)]
+    assert {"lot"} in steps
+    assert all("columns" not in one or "terms" in one for one in steps)
+    assert examined(run).verdict == "PASS"
+
+
+def test_more_buffers_than_are_named_are_counted():
+    unplayed = tuple((number, (0, 1)) for number in range(1, 14))
+    lines = _unplayed(Checked((), {}, (), unplayed, (), 0, ()))
+    assert (len(lines), lines[-1]) == (11, "and 3 more")
+    assert len(_unplayed(Checked((), {}, (), unplayed[:10], (), 0, ()))) == 10
 
 
 def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
@@ -315,13 +348,13 @@ def test_buffers_of_other_clients_than_the_lot_gives_are_found(copied, suite):
     for number, (members, terms) in enumerate(zip(((a, c), (b, d)), opened, strict=True)):
         Suite(suite, terms.most).opened(
             np.zeros((2, terms.columns), dtype=np.int64), terms.bits, sorted(members), at=(1, number),
-            signers=signers, record=again.transcript.record, coordinates=terms.coordinates,
+            signers=signers, record=again.transcript.record, coordinates=terms.coordinates, context=terms.context,
         )  # fmt: skip
     lots = [one for one in whole if one.step in ("lot", "columns") and one.round == 1]
     run = written(run, [*lots, *again.messages(), *(one for one in whole if one.round == 2)])
     found = examined(run, data=False)
     assert found.verdict == "FAIL"
-    assert [line.endswith("were not drawn together") for line in found.details] == [True, True]
+    assert [line.endswith("were not drawn together") for line in found.details] == [True, True], found.details
 
 
 # a child, a prune, an archive

@@ -34,7 +34,7 @@ def _last(secret: bytes) -> bytes:
 
 
 def context_of(commitment: str, context: str) -> str:
-    """What clients sign beside a contribution: which run it is for, and which generation; 64 hexadecimal digits."""
+    """What parties sign beside all that they send: which run it is for, and which generation; 64 hexadecimal digits."""
     return sha256(canonical_json([commitment, context]))
 
 

@@ -109,9 +109,10 @@ def row_bytes(terms: Terms) -> int:
 def came_of(message: Message, terms: Terms) -> tuple[int, ...]:
     """Whose rows came, as the server says. RefusedError for what is no list of clients."""
     body = message.require("came", ID_BYTES, ID_BYTES * len(terms.members), terms)
-    if len(body) % ID_BYTES:
-        raise RefusedError("the server's list of who sent a row is none")
-    return ids_of(body)
+    came = ids_of(body)
+    if len(body) % ID_BYTES or list(came) != sorted(set(came)):
+        raise RefusedError("the server's list of who sent a row is none: it has each client once, ascending")
+    return came
 
 
 def commitment(share: bytes, what: bytes, dealer: int, holder: int, terms: Terms) -> bytes:
@@ -288,6 +289,31 @@ class MaskServer:
         Raises:
             RefusedError: what came is wrong or too little.
         """
+        return self._checked(*self._unmasked(announced, shared, sent, unmasked))
+
+    def has_enough(
+        self,
+        announced: Sequence[Message],
+        shared: Sequence[Message],
+        sent: Sequence[Message],
+        unmasked: Sequence[Message],
+    ) -> bool:
+        """Whether masks can be taken away from what came, be it a sum of rows or not."""
+        try:
+            self._unmasked(announced, shared, sent, unmasked)
+        except RefusedError:
+            return False
+        return True
+
+    @forgetting
+    def _unmasked(
+        self,
+        announced: Sequence[Message],
+        shared: Sequence[Message],
+        sent: Sequence[Message],
+        unmasked: Sequence[Message],
+    ) -> tuple[Ints, tuple[int, ...], bytes, tuple[int, ...]]:
+        """The sum without masks ``(c + 2,)``, of whom, the list that they saw, and who lied."""
         keys = announced_keys(announced, self.terms)
         dealt = dealt_by(shared, keys, list_digest(announced), self.terms)
         agreed, rows = list_digest(shared), self._rows(sent, dealt)
@@ -306,7 +332,7 @@ class MaskServer:
                 mask_key = _mask_key(secret, dealer, keys[dealer][pairs.PUBLIC_BYTES :])
                 numbers = partial(words_of, count=len(total))
                 total = total + pairs.pair_masks(mask_key, dealer, peers, agreed, numbers)
-        return self._checked(total & RING, tuple(rows), agreed, liars)
+        return total & RING, tuple(rows), agreed, liars
 
     def _rows(self, sent: Sequence[Message], dealt: Mapping[int, Dealt]) -> dict[int, tuple[bytes, Ints]]:
         """Client -> the list that it saw, and its masked row ``(c + 2,)``; ascending."""

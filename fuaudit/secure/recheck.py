@@ -8,7 +8,7 @@ What a transcript cannot show is said beside it, and no check of it can change t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from fuaudit.secure import bfv, plain
 from fuaudit.secure.adder import adder_of
 from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
-from fuaudit.secure.masked import MaskServer, came_of, names_digest
+from fuaudit.secure.masked import MaskServer, came_of, names_digest, threshold
 from fuaudit.secure.messages import (
     DIGEST_BYTES,
     OF_ROUND,
@@ -32,6 +32,7 @@ from fuaudit.secure.messages import (
     list_digest,
     named,
     require_distinct,
+    require_enough,
 )
 from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
@@ -67,11 +68,12 @@ class Known:
         holder: that of the key holder, likewise.
         smallest: from how many rows on a buffer opens; None is all of them.
         heads: round that was executed -> head of the chain after it, as a ledger tells; empty where none is known.
-        context: of the lots, 64 hexadecimal digits.
+        context: of lots and terms, 64 hexadecimal digits: of a run and a generation of it.
         ends: client -> the end of its chain of contributions, 32 bytes; empty where no lots are drawn.
         earlier: how many contributions of each chain belong to earlier generations.
         cohort: round -> its clients, ascending, each once; None where that is not known.
-        buffers: round and contributions by client -> the members of each buffer, ascending; None is not known.
+        buffers: round and contributions by client -> the members of each buffer, ascending, by its number; None is not
+            known.
         columns: round -> how many columns are summed, and their digest, or None where nothing is summed in it; None is
             not known.
         agrees: whether clients agree on columns, so that the server has to tell them.
@@ -90,7 +92,7 @@ class Known:
     ends: Mapping[int, bytes] = field(default_factory=dict)
     earlier: int = 0
     cohort: Callable[[int], tuple[int, ...]] | None = None
-    buffers: Callable[[int, Mapping[int, bytes]], Collection[tuple[int, ...]]] | None = None
+    buffers: Callable[[int, Mapping[int, bytes]], Sequence[tuple[int, ...]]] | None = None
     columns: Callable[[int], tuple[int, str] | None] | None = None
     agrees: bool = False
 
@@ -125,8 +127,8 @@ class Checked:
         findings: what is wrong; none where everything fits.
         opened: round and buffer -> what was opened there, where all of its messages fit.
         discarded: rounds and buffers of which nothing was opened.
-        unplayed: rounds and members of buffers that were drawn, and of which nothing was recorded. A training asks for
-            no sum that is not finite, and for none where a round fails.
+        unplayed: rounds and members of buffers that were drawn, and of which no sum was told, whether attempts at them
+            were recorded or not. A training asks for no sum that is not finite, and for none where a round fails.
         unread: rounds whose envelopes are gone: there the chain alone was looked at.
         messages: how many there are.
         cannot: what no transcript shows, a sentence each.
@@ -236,8 +238,13 @@ def _wrong_roster(known: Known) -> Iterator[Finding]:
 
 def _wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterator[Finding]:
     """What lines alone tell of a round: all in the one order, each buffer ended, opened once and seldom tried."""
-    if agrees and {"terms", "columns"} & {entry.step for entry in entries} == {"terms"}:
+    told = {"terms", "columns"} & {entry.step for entry in entries}
+    if agrees and told == {"terms"}:
         yield Finding("order", "the server did not tell the columns that clients agreed on", number)
+    if agrees and told == {"columns"}:
+        yield Finding("order", "the server told columns, and no sum was asked for", number)
+    if not agrees and "columns" in told:
+        yield Finding("order", "the server told columns, and clients agree on none", number)
     open_: dict[int, list[Entry]] = {}
     ended: list[list[Entry]] = []
     before: Entry | None = None
@@ -393,17 +400,14 @@ class _Buffers:
 
     def __init__(self, number: int, messages: Sequence[Message], known: Known, add: Adder, attempts: set[str]) -> None:
         self.number, self._known, self._add, self._attempts = number, known, add, attempts
-        self._played: dict[bytes, list[Message]] = {}
-        for message in messages:
-            if message.step not in OF_ROUND:
-                self._played.setdefault(message.terms, []).append(message)
+        self._played = [*_attempts(messages)]
         self.opened: dict[int, Opened] = {}
         self.unplayed: list[tuple[int, ...]] = []
 
     def wrong(self, lots: _Lots) -> Iterator[Finding]:
         """What is wrong; what was opened and fits is in ``opened`` afterwards."""
         all_terms: list[Terms] = []
-        for messages in self._played.values():
+        for messages in self._played:
             buffer = messages[0].buffer
             try:
                 terms = _own_terms(messages)
@@ -445,10 +449,7 @@ class _Buffers:
             if times > 1:
                 yield Finding("buffer", f"client {client} is in {times} buffers", self.number)
         answers = Counter(
-            message.sender
-            for messages in self._played.values()
-            for message in messages
-            if message.step == ANSWERS[known.suite]
+            message.sender for messages in self._played for message in messages if message.step == ANSWERS[known.suite]
         )
         for client, times in answers.items():
             if times > 1:
@@ -458,11 +459,38 @@ class _Buffers:
                 yield Finding("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
         if known.buffers is None or (known.ends and lots.right is None):
             return
-        drawn = {*known.buffers(self.number, lots.right or {})}
-        self.unplayed = sorted(drawn - {terms.members for terms in all_terms})
+        drawn = [*known.buffers(self.number, lots.right or {})]
+        self.unplayed = sorted(
+            members for buffer, members in enumerate(drawn) if (buffer, members) not in self._told_of(all_terms)
+        )
         for terms in all_terms:
             if terms.members not in drawn:
                 yield Finding("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)
+            elif not (terms.buffer < len(drawn) and drawn[terms.buffer] == terms.members):
+                sentence = f"clients {terms.members} were drawn as buffer {drawn.index(terms.members)}"
+                yield Finding("buffer", sentence, self.number, terms.buffer)
+
+    def _told_of(self, all_terms: Sequence[Terms]) -> set[tuple[int, tuple[int, ...]]]:
+        """Numbers and members of the buffers of which a sum was told."""
+        told = {messages[0].terms for messages in self._played if any(one.step in TOLD for one in messages)}
+        return {(terms.buffer, terms.members) for terms in all_terms if terms.digest in told}
+
+
+def _attempts(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """The messages of each attempt, in order: those under one digest of terms up to an end.
+
+    Behind that end the same terms are another attempt: what was discarded is not gone on with.
+    """
+    open_, found = dict[bytes, list[Message]](), list[list[Message]]()
+    for message in messages:
+        if message.step in OF_ROUND:
+            continue
+        if message.terms not in open_:
+            found.append(open_.setdefault(message.terms, []))
+        open_[message.terms].append(message)
+        if message.step in ENDS:
+            del open_[message.terms]
+    yield from found
 
 
 def _own_terms(messages: Sequence[Message]) -> Terms:
@@ -483,6 +511,7 @@ def wrong_terms(terms: Terms, known: Known, number: int) -> Iterator[str]:
         "version of the library": (terms.library, LIBRARY),
         "key of the witness": (terms.witness, known.witness),
         "key of the key holder": (terms.holder, known.holder),
+        "context": (terms.context, known.context),
         "keys of clients": (terms.roster, tuple(known.clients.get(client, "no key") for client in terms.members)),
     }
     if known.columns is not None:
@@ -563,6 +592,20 @@ def _wrong_so_far(terms: Terms, messages: Sequence[Message], add: Adder) -> Iter
         _require_so_far(terms, said, add)
     except FuauditError as error:
         yield "sum", _sentence(error)
+        return
+    if _can_be_opened(terms, said):
+        yield "sum", "all came that the server needs to open the buffer, and it says that it discarded it"
+
+
+def _can_be_opened(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> bool:
+    """Whether whoever has these messages has the sum: one that was discarded then is told of to nobody.
+
+    Of ciphertexts the key holder alone knows.
+    """
+    if terms.suite == "mask":
+        steps: tuple[Step, ...] = ("announce", "share", "send", "unmask")
+        return bool(said["unmask"]) and MaskServer(terms).has_enough(*(said[step] for step in steps))
+    return terms.suite == "plain" and len({message.sender for message in said["send"]}) >= terms.smallest
 
 
 @forgetting
@@ -572,6 +615,8 @@ def _require_so_far(terms: Terms, said: Mapping[Step, Sequence[Message]], add: A
         for message in said["unmask"]:
             if message.sender not in came or message.body[:DIGEST_BYTES] != names_digest(came):
                 raise RefusedError(f"{named(message.sender)} unmasks another sum than that of {came}")
+        if said["unmask"]:
+            require_enough(came, terms, threshold(terms))
     if said["context"]:
         _require_keyless(terms, said)
     if said["total"] or said["witness"]:
@@ -582,7 +627,7 @@ def _require_so_far(terms: Terms, said: Mapping[Step, Sequence[Message]], add: A
 
 def _came(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> tuple[int, ...]:
     """Whose rows came, ascending, as the server named them."""
-    came = tuple(sorted(came_of(_one(said["came"], "came"), terms)))
+    came = came_of(_one(said["came"], "came"), terms)
     if [*came] != sorted(message.sender for message in said["send"]):
         raise RefusedError("the server named other clients than those whose rows came")
     return came

@@ -81,10 +81,10 @@ def recorded(suite: str, members: int, columns: int, bits: int, most: int) -> in
         members: how many clients are in it; arguments else as those of :func:`sent`.
     """
     keys = tuple(f"{number:064x}" for number in range(members + 2))
-    parties = keys[members:] if suite.startswith("bfv") else ("", "")
+    witness, holder = keys[members:] if suite.startswith("bfv") else ("", "")
     terms = Terms(
         suite, tuple(range(members)), columns, bits, most, members, keys[:members], LIBRARY, MOST_NUMBER, MOST_NUMBER,
-        "0" * 32, "0" * 64, *parties,
+        "0" * 32, "0" * 64, witness, holder, "0" * 64,
     )  # fmt: skip
     bodies = {step: largest for step, (_, largest) in limits(terms).items() if step not in UNRECORDED}
     counts = {step: members if WAYS[step][0] is None else 1 for step in bodies}

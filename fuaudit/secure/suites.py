@@ -128,15 +128,19 @@ class Kept:
     Attributes:
         record: keeps every message.
         signers: its identities; None makes new ones for each buffer.
-        reveal: has the clients of a round, by its number, reveal their parts in its lot, and tells the columns that
-            they agreed on, None for all; called before its buffers.
+        reveal: has the clients of a round, by its number, reveal their parts in its lot; called before its buffers.
+        tell: tells the clients of a round the columns that they agreed on, ``(c,)`` ascending; called before the first
+            of its buffers, where there is one.
         told: round and buffer -> terms and sum of what was opened before a break; it is not opened again.
+        context: round -> digest of the run and generation that it belongs to, which stands in the terms of its buffers.
     """
 
     record: Record
     signers: Signers | None = None
-    reveal: Callable[[int, Sequence[int], Ints | None], None] = lambda number, clients, columns: None
+    reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
+    tell: Callable[[int, Sequence[int], Ints], None] = lambda number, clients, columns: None
     told: Mapping[tuple[int, int], tuple[Terms, Opened]] = field(default_factory=dict)
+    context: Callable[[int], str] = lambda number: ""
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,7 @@ class Suite:
         signers: Signers | None = None,
         record: Record | None = None,
         coordinates: str | None = None,
+        context: str = "",
     ) -> Opened:
         """A buffer of rows ``(s, c)``, opened once.
 
@@ -205,6 +210,7 @@ class Suite:
             signers: identities of the run; None makes new ones for this buffer.
             record: is given every message but what is for one client's eyes; None is nobody.
             coordinates: digest of the columns that are summed; None is of columns 0 to c - 1.
+            context: digest of the run and generation that it belongs to; empty is none, or that of ``books``.
 
         Raises:
             UsageError: a value is outside its field, or rows, absent or smallest do not fit.
@@ -222,6 +228,7 @@ class Suite:
         summed = coordinates_digest(np.arange(columns)) if coordinates is None else coordinates
         if books is not None and books.kept is not None:
             signers, record = signers or books.kept.signers, record or books.kept.record
+            context = context or books.kept.context(at[0])
             if at in books.kept.told:
                 return _told(*books.kept.told[at], sorted(names), columns, bits, summed)
         with ExitStack() as parties:
@@ -233,7 +240,7 @@ class Suite:
             memory.try_(at)
             terms = Terms(
                 self.name, members, columns, bits, self.most, few, keys, LIBRARY, *at, new_attempt(), summed,
-                signing.witness.public if keyed else "", signing.holder.public if keyed else "",
+                signing.witness.public if keyed else "", signing.holder.public if keyed else "", context,
             )  # fmt: skip
             play = Play(
                 terms, dict(zip(names, rows, strict=True)), signing, absent, memory, parties,

@@ -143,6 +143,8 @@ class Terms:
         coordinates: digest of the columns of the model that are summed, see :func:`coordinates_digest`.
         witness: its public key; empty in suites that have none.
         holder: that of the key holder; as the witness's.
+        context: digest of what the buffer belongs to, as a lot has it: of a run and a generation of it; empty where it
+            belongs to none.
     """
 
     suite: str
@@ -159,6 +161,7 @@ class Terms:
     coordinates: str
     witness: str = ""
     holder: str = ""
+    context: str = ""
 
     def __post_init__(self) -> None:
         several, fewest = len(self.members), 2 if len(self.members) == 2 else 3
@@ -193,7 +196,7 @@ class Terms:
             given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
             found = cls(**given)
             kinds = all(isinstance(getattr(found, name), kind) for name, kind in _KINDS.items())
-            if kinds and found._has_plain_parts():
+            if kinds and found._has_plain_parts() and found.body == body:
                 return found
         except (FuauditError, TypeError, ValueError, AttributeError, IndexError):
             pass
@@ -202,7 +205,7 @@ class Terms:
     def _has_plain_parts(self) -> bool:
         """Whether numbers are numbers and no truth values, and keys and digests hexadecimal digits."""
         whole = [*self.members, *(getattr(self, name) for name, kind in _KINDS.items() if kind is int)]
-        keys = [*self.roster, self.coordinates, *(one for one in (self.witness, self.holder) if one)]
+        keys = [*self.roster, self.coordinates, *(one for one in (self.witness, self.holder, self.context) if one)]
         return (
             all(type(one) is int for one in whole)
             and all(map(_is_key, keys))

@@ -15,19 +15,18 @@ from typing import Any
 from fuaudit.declared import offers
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan
-from fuaudit.registry import called
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.released import has_noise
 from fuaudit.runs.run import Run
-from fuaudit.secure.exposure import Buffer, fewest
+from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
 from fuaudit.training.asking import asked
-from fuaudit.training.exchange import BUFFERS, Exchange
+from fuaudit.training.exchange import BUFFERS
+from fuaudit.training.publishing import require_unpublished
 from fuaudit.training.setup import Setup
-from fuaudit.training.stages import published
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.workflow.transcripts import kept, messages_after
 from fuaudit.workflow.writer import RunWriter
@@ -86,34 +85,10 @@ def require_secured(ready: Setup, suite: str | None, places: int, apart: bool) -
     ``places`` is how many participations a round has at most.
     """
     with secured(ready, suite, Books(), apart):
-        if suite is not None:
-            _require_unpublished(ready.procedure.exchange, places, suite)
-
-
-def _require_unpublished(exchange: Exchange, places: int, suite: str) -> None:
-    """Refuse a rule that may publish a sum of two, in rounds of so many participations at most.
-
-    Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
-    not come, and sums are discarded. So every number of them from two on is asked for; one alone is all that there is.
-
-    Raises:
-        UsageError: the server has such a rule, and a buffer may open from two rows on.
-    """
-    if not offers(exchange.transport, "buffers"):
-        return
-    found = [Buffer(*pair) for pair in asked(exchange.transport, "buffers", BUFFERS, places)]
-    if all(fewest(suite, buffer) > 2 for buffer in found):
-        return
-    for stage in exchange.server.stages[: exchange.server.aggregating]:
-        told = {published(stage, rows) for rows in range(2, len(found) + 1)} - {""}
-        if told:
-            what = "a sum as it is" if "row" in told else "coordinates of single sums as they are"
-            raise UsageError(
-                f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two: "
-                "whoever is in one subtracts her own row, and has the other client's",
-                "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
-                '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.',
-            )
+        exchange = ready.procedure.exchange
+        if suite is not None and offers(exchange.transport, "buffers"):
+            found = [Buffer(*pair) for pair in asked(exchange.transport, "buffers", BUFFERS, places)]
+            require_unpublished(exchange, found, suite)
 
 
 def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int) -> int:

@@ -17,7 +17,7 @@ from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of, names_of_transcript
 from fuaudit.secure.envelope import terms_of
-from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.messages import OF_ROUND, Identity, Message
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.suites import Kept, Signers
 from fuaudit.secure.terms import Lot, Opened, Terms, columns_bytes
@@ -117,8 +117,16 @@ def kept(writer: RunWriter, plan: Plan, messages: Sequence[Message] = ()) -> Kep
     if keeper is None or secrets is None:
         raise EvidenceError(f"{run.path} has no transcript, or no secrets from which keys follow that sign in it")
     signers = Signers(_Identities(secrets.generations[0]), *map(identity_of, secrets.parties))
-    revealed = {message.round for message in messages if message.step == "lot"}
-    return Kept(keeper.record, signers, _revealing(run, plan, keeper, signers, revealed), _told(messages))
+    done = {step: {message.round for message in messages if message.step == step} for step in OF_ROUND}
+    reveal = _revealing(run, plan, keeper, signers, done["lot"])
+    tell = _telling(run, plan, keeper, signers, done["columns"])
+    return Kept(keeper.record, signers, reveal, tell, _told(messages), _contexts(run, plan))
+
+
+def _contexts(run: Run, plan: Plan) -> Callable[[int], str]:
+    """Round -> the digest of the run and of the generation with whose keys it draws: under every signature."""
+    commitment, contexts = run.commitment, run.contexts
+    return lambda number: context_of(commitment, contexts[generation_of(plan, number)])
 
 
 class _Identities(dict[int, Identity]):
@@ -132,26 +140,45 @@ class _Identities(dict[int, Identity]):
         return self.setdefault(client, identity_of(self._secrets[client]))
 
 
+def _lot_of(run: Run, plan: Plan, signers: Signers) -> Callable[[int, Sequence[int]], Lot]:
+    """Round and its clients -> what these agree on."""
+    context = _contexts(run, plan)
+
+    def lot(number: int, clients: Sequence[int]) -> Lot:
+        return Lot(context(number), number, tuple(clients), tuple(signers.clients[one].public for one in clients))
+
+    return lot
+
+
 def _revealing(
     run: Run, plan: Plan, keeper: Keeper, signers: Signers, revealed: Collection[int]
-) -> Callable[[int, Sequence[int], Ints | None], None]:
-    """Has the clients of a round reveal their parts in its lot, where there is one, and they have not ``revealed``.
-
-    Then the server tells the columns that they agreed on: whoever has no rows cannot find them.
-    """
+) -> Callable[[int, Sequence[int]], None]:
+    """Has the clients of a round reveal their parts in its lot, where there is one, and they have not ``revealed``."""
     lots: Lots | None = run.lots
-    commitment, contexts = run.commitment, run.contexts
+    lot_of = _lot_of(run, plan, signers)
 
-    def reveal(number: int, clients: Sequence[int], columns: Ints | None) -> None:
+    def reveal(number: int, clients: Sequence[int]) -> None:
         if lots is None or number in revealed:
             return
-        generation = generation_of(plan, number)
-        roster = tuple(signers.clients[client].public for client in clients)
-        lot = Lot(context_of(commitment, contexts[generation]), number, tuple(clients), roster)
+        generation, lot = generation_of(plan, number), lot_of(number, clients)
         for client in clients:
             said = lots.contribution(client, generation, number)
             keeper.record(Message.signed("lot", client, said, lot, signers.clients[client]))
-        if columns is not None and len(columns):
-            keeper.record(Message.unsigned("columns", columns_bytes(columns), lot))
 
     return reveal
+
+
+def _telling(
+    run: Run, plan: Plan, keeper: Keeper, signers: Signers, told: Collection[int]
+) -> Callable[[int, Sequence[int], Ints], None]:
+    """Has the server tell the columns that clients agreed on, in rounds in which it has not ``told`` any.
+
+    Whoever has no rows cannot find them. Where no sum is asked for nobody could compare them, so none are told.
+    """
+    lot_of = _lot_of(run, plan, signers)
+
+    def tell(number: int, clients: Sequence[int], columns: Ints) -> None:
+        if run.lots is not None and number not in told:
+            keeper.record(Message.unsigned("columns", columns_bytes(columns), lot_of(number, clients)))
+
+    return tell

@@ -17,7 +17,13 @@ from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
-from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
+from fuaudit.audits.transcript.known import (
+    known_of,
+    told_rounds,
+    wrong_cohorts,
+    wrong_counts,
+    wrong_rule,
+)
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
@@ -43,6 +49,7 @@ SERVED_ALONE = (
     "The messages are those of the protocol, and the models were made of the sums that they opened; whether the sums "
     "are those of the clients' rows was not looked at."
 )
+WRONG = "Messages or sums are not as the protocol has them."
 NOT_OF_SUMS = "Stored models are not those that the sums make which the messages opened."
 NO_HALF = "The messages are those of the protocol; whether models were made of the opened sums, cannot be told here."
 NO_PLACES = (
@@ -83,6 +90,10 @@ AS_IT_RAN = (
 BEHIND = (
     "The transcript of rounds {first} to {last}, which the head given by --ledger-head does not hold, was written "
     "while they were executed: whoever has the secrets of all parties can write another one afterwards."
+)
+UNPLAYED = (
+    "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who "
+    "can have opened their sums and recorded nothing."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
@@ -126,12 +137,15 @@ class Transcript:
             )
 
         counts = () if checked.unread else wrong_counts(run, checked)
-        if wrong := [*lost, *checked.findings, *counts, *telling_differences(case)]:
-            shows = anchor.text if lost else "Messages or sums are not as the protocol has them."
+        rules = [*wrong_rule(run), *wrong_cohorts(run)]
+        if wrong := [*lost, *checked.findings, *counts, *rules, *telling_differences(case)]:
+            shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
         half = served(run, checked)
+        if half.failed:
+            return finding(Verdict.FAIL, WRONG, _told(half.opened_for_nothing))
         if half.others:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
@@ -159,6 +173,7 @@ class Transcript:
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
+            *_on_unplayed(checked),
         )
 
 
@@ -186,6 +201,7 @@ def _of_view(
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         *_on_when(case),
+        *_on_unplayed(checked),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
@@ -196,7 +212,17 @@ def _of_view(
 def _unplayed(checked: Checked) -> list[str]:
     """A line for each of the first buffers that were drawn and not opened."""
     told = "were drawn together, and nothing of them was opened"
-    return [f"round {at}: clients {members} {told}" for at, members in checked.unplayed[:SOME]]
+    return _first([f"round {at}: clients {members} {told}" for at, members in checked.unplayed])
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    return [*lines[:SOME], *([f"and {len(lines) - SOME} more"] if len(lines) > SOME else [])]
+
+
+def _on_unplayed(checked: Checked) -> list[str]:
+    """What a PASS takes on trust of buffers that were drawn, and of which no message is there."""
+    return [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
 
 
 def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:
@@ -225,8 +251,7 @@ def _on_when(case: Case) -> list[str]:
 
 def _told(wrong: Sequence[Wrong]) -> list[str]:
     """A line for each of the first."""
-    lines = [f"{_where(one)}{one.kind}: {one.sentence}" for one in wrong[:SOME]]
-    return lines + ([f"and {len(wrong) - SOME} more"] if len(wrong) > SOME else [])
+    return _first([f"{_where(one)}{one.kind}: {one.sentence}" for one in wrong])
 
 
 def _where(one: Wrong) -> str:
@@ -241,5 +266,6 @@ def _figures(run: Run, checked: Checked, made: Again | None) -> tuple[Figure, ..
         Figure("messages", "Messages", checked.messages, "counted; each line holds the digest of the one before"),
         Figure("rounds", "Rounds", len(told_rounds(run)), "those that the run executed itself"),
         Figure("sums", "Sums that were opened", len(checked.opened), f"made again from their messages; {again_}"),
-        Figure("discarded", "Buffers that were not opened", len(checked.discarded), "counted, as their messages tell"),
+        Figure("discarded", "Buffers that were tried and not opened", len(checked.discarded), "as their messages tell"),
+        Figure("unplayed", "Buffers that were drawn and not opened", len(checked.unplayed), "by lots and messages"),
     )

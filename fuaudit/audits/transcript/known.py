@@ -11,7 +11,7 @@ from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.lots import context_of
 from fuaudit.declared import offers
 from fuaudit.draws.chains import lot_key
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
 from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
 from fuaudit.plans.strange_laws import is_foreign
@@ -19,10 +19,12 @@ from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
+from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.recheck import Checked, Finding, Known
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
+from fuaudit.training.publishing import require_unpublished
 
 Columns = Callable[[int], tuple[int, str] | None]
 """Round -> how many columns are summed, and their digest; None where nothing is summed."""
@@ -80,8 +82,8 @@ Cohorts = Callable[[int], Sequence[int]]
 def _cohort(run: Run) -> Cohorts:
     """The clients of rounds, by the plan. A sealed view has no seeds: there those who contributed to a lot, ascending.
 
-    Whether more of them were drawn is not known then, and neither is whether a round was left out in which no model
-    was made.
+    Whether more of them were drawn is known then of a law alone that always draws as many, see :func:`wrong_cohorts`.
+    Otherwise neither that is known, nor whether a round was left out in which no model was made.
     """
     if not run.sealed:
         return run.plan.cohort
@@ -124,8 +126,46 @@ def _nobodys(client: int) -> NoReturn:
     raise EvidenceError(f"what client {client} draws is not asked here")
 
 
+def wrong_rule(run: Run) -> Iterator[Finding]:
+    """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row."""
+    try:
+        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)))
+    except UsageError as error:
+        yield Finding("rule", str(error.args[0]))
+
+
+def wrong_cohorts(run: Run) -> Iterator[Finding]:
+    """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
+
+    Of one law that is known without seeds: of so many distinct clients, or all. Clients whom a request names may have
+    been there or not, by when it came in, and a method may leave them out of cohorts that it keeps.
+    """
+    law = run.law
+    if not (run.sealed and type(law) is UniformLaw and not law.replacement and run.signatories.ends):
+        return
+    retained, everybody = {*run.members}, {*run.view.clients}
+    most = min(law.cohort_size, len(everybody))
+    least = max(1, most - len(everybody - retained))
+    cohort = _cohort(run)
+    for event in told_rounds(run):
+        number, clients = event["round"], {*cohort(event["round"])}
+        if not least <= len(clients) <= most:
+            due = str(least) if least == most else f"{least} to {most}"
+            sentence = f"{len(clients)} clients contributed to the lot, and the config draws {due} in every round"
+            yield Finding("lot", sentence, number)
+        elif law.cohort_size >= len(everybody) and (absent := sorted(retained - clients)):
+            yield Finding("lot", f"client {absent[0]} contributed to no lot, and the config draws everybody", number)
+
+
 def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
-    """Rounds of which the transcript opened another number of sums than the ledger tells."""
+    """Rounds of which the transcript opened another number of sums than the ledger tells, and buffers that it did not.
+
+    A training does not go on behind a buffer that it asked for and that was not opened: the parties answer once.
+    """
+    executed = {event["round"] for event in told_rounds(run)}
+    for at in checked.discarded:
+        if at[0] in executed:
+            yield Finding("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
         number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
         told = _summed(event.get("told", ()))

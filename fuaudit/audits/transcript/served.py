@@ -27,11 +27,13 @@ from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import Opened
 from fuaudit.training.engines.protocol import single_threaded
 from fuaudit.training.exchange import Delivery, Exchange, server_half
+from fuaudit.training.exchange import Served as ServedRound
 from fuaudit.training.execute import StepSizes
 from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, State, owner_of, stripped
 from fuaudit.training.setup import device_of
 
 OTHER = "the stored model, or what the server remembers beside it, is not what the opened sums make"
+FOR_NOTHING = "sums were opened, and the round fails with so few: an honest server opens none then"
 WAYS = 10_000
 """In so many ways, at most, parameters are laid beside each other."""
 
@@ -47,16 +49,23 @@ class Served:
         others: the rounds after which something else is stored, ascending.
         rounding: whether all of it is so little that another machine may have rounded otherwise.
         missing: why nothing was executed, as a sentence; empty where it was.
+        failed: the rounds of which sums were opened, and which fail with so few.
     """
 
     others: tuple[int, ...] = ()
     rounding: bool = False
     missing: str = ""
+    failed: tuple[int, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
         """What is wrong."""
         return [Finding("model", OTHER, number) for number in self.others]
+
+    @property
+    def opened_for_nothing(self) -> list[Finding]:
+        """Rounds that fail, and whose sums are open: the next ones are of the same clients over the same model."""
+        return [Finding("sum", FOR_NOTHING, number) for number in self.failed]
 
 
 def served(run: Run, checked: Checked) -> Served:
@@ -70,6 +79,7 @@ def served(run: Run, checked: Checked) -> Served:
         return Served(missing=missing)
     single_threaded()
     device, others, small = device_of(run.config.run.device), list[int](), True
+    failed = list[int]()
     for event in told_rounds(run):
         number = event["round"]
         sums = [checked.opened[at] for at in sorted(checked.opened) if at[0] == number]
@@ -78,11 +88,13 @@ def served(run: Run, checked: Checked) -> Served:
             others.append(number)
             small = False
             continue
-        made = _kept(*_after(run, exchange, number, sums, columns, device))
+        after = _half(run, exchange, number, sums, columns, device)
+        failed += [number] if after.failed else []
+        made = _kept(*_stored(run, number, after))
         if not _same(made, stored):
             others.append(number)
             small &= _is_rounding(made, stored)
-    return Served(tuple(others), bool(others) and small)
+    return Served(tuple(others), bool(others) and small, failed=tuple(failed))
 
 
 def _missing(run: Run, exchange: Exchange) -> str:
@@ -111,6 +123,19 @@ def _after(
     run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
 ) -> tuple[Tensor, State]:
     """Model and state after a round, of what is stored before it and the sums of its buffers in their order."""
+    return _stored(run, number, _half(run, exchange, number, sums, columns, device))
+
+
+def _stored(run: Run, number: int, after: ServedRound) -> tuple[Tensor, State]:
+    """Model and state after a round."""
+    vector = run.checkpoint(number - 1)[0].to(after.row.device)
+    return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
+
+
+def _half(
+    run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
+) -> ServedRound:
+    """What the server makes of the sums of a round."""
     vector, state = run.checkpoint(number - 1)
     vector, transport, learner = vector.to(device), exchange.transport, run.learner
     before = {name: tensor.to(device) for name, tensor in stripped(SERVER, state).items()}
@@ -127,8 +152,7 @@ def _after(
         None if columns is None else torch.from_numpy(columns).to(device),
         draws=() if run.redacted else run.stage_draws(run.plan),
     )
-    after = server_half(exchange, Delivery(rows, cohort, rows), context, before)
-    return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
+    return server_half(exchange, Delivery(rows, cohort, rows), context, before)
 
 
 def _nobody(device: torch.device, members: int, total: int) -> Cohort:
