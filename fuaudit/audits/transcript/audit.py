@@ -16,7 +16,7 @@ from typing import ClassVar
 from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
-from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
+from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.errors import UsageError
@@ -71,10 +71,6 @@ EQUAL_NAMES = (
 ROUNDED = (
     "the difference is as small as rounding: another machine of the same name may have made the models, and without "
     "rows no canary can be compared"
-)
-UNSEEN = (
-    "The messages are those of the protocol. An ancestor that is not at hand as a whole may have opened rounds from "
-    "the same models, and the difference of such sums tells the row of who was erased."
 )
 AS_IT_RAN = (
     "The transcript was written while the run was made: whoever has the secrets of all parties can write another one "
@@ -147,8 +143,8 @@ class Transcript:
             if elsewhere := case.rerun.elsewhere(run):
                 return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
-        if unseen_ancestors(case):
-            return finding(Verdict.INCONCLUSIVE, UNSEEN)
+        if why := uncovered(case):
+            return finding(Verdict.INCONCLUSIVE, why)
         if anchor.verdict is not Verdict.PASS:
             return finding(Verdict.INCONCLUSIVE, anchor.text)
         if not checked.opened:
@@ -159,6 +155,7 @@ class Transcript:
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
+            *covered_by(case),
         )
 
 
@@ -172,8 +169,8 @@ def _of_view(
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
-    if unseen_ancestors(case):
-        return finding(Verdict.INCONCLUSIVE, UNSEEN)
+    if why := uncovered(case):
+        return finding(Verdict.INCONCLUSIVE, why)
     if anchor.verdict is not Verdict.PASS:
         return finding(Verdict.INCONCLUSIVE, anchor.text)
     if not checked.opened:
@@ -186,6 +183,7 @@ def _of_view(
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         *_on_when(case),
+        *covered_by(case),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
