@@ -19,6 +19,7 @@ from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sum
 from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
 from fuaudit.audits.transcript.known import known_of, told_rounds, wrong_counts
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
+from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import CHAIN, MODEL
@@ -55,6 +56,12 @@ OF_NO_ROWS = (
     "could be made again. The operator and the clients have these."
 )
 NOT_EXPORTED = f"What lies in {MODEL} is not the last stored model."
+NOT_NAMED = f"Parameters in {MODEL} have other names, shapes or places than the config's model gives them."
+NOT_SAID = "The ledger tells of its rounds what the stages of its config do not."
+SAMPLES_GONE = (
+    "Every client who is left has samples left: requests erased samples, and whose they were a view does not tell. Who "
+    "has none left sends nothing of data, and a sum of hers with one other client is the other's row."
+)
 BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
 NOT_DRAWN = (
     "Clients who contributed to a lot are taken for all who were drawn for its round, and rounds without messages for "
@@ -165,6 +172,11 @@ def _of_view(
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
     if not is_exported(case.run):
         return finding(Verdict.FAIL, NOT_EXPORTED)
+    named = exported(case.run)
+    if named.wrong:
+        return finding(Verdict.FAIL, NOT_NAMED)
+    if wrong := [*wrong_told(case.run, checked)]:
+        return finding(Verdict.FAIL, NOT_SAID, _told(wrong))
     if half.missing:
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
@@ -188,6 +200,9 @@ def _of_view(
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
         AS_COMMITTED,
+        FIGURES_TOLD,
+        *filter(None, [named.trusts]),
+        *[SAMPLES_GONE] * any(request.samples for request in case.run.requests),
     )
 
 
