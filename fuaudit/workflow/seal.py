@@ -1,6 +1,7 @@
 """Seal: what the server may be given of a run, and what opens its commitment to the server. An auditor can be given it.
 
-It holds no key, no row, no name, and not who owned what. It has the manifest and the digest of the run.
+It holds no key, no row, no name, and no partition. It has the manifest and the digest of the run. Contexts of requests
+that name samples have no salt: whoever tries clients and places finds whose these were.
 """
 
 from __future__ import annotations
