@@ -95,3 +95,11 @@ def test_noise_is_told_in_steps(tmp_path, tables, steps, share):
         sum(f"{noise.steps:.3g} steps of the numbers" in line and "epsilon" in line for line in found.assumptions) == 1
     )
     assert not any("epsilon" in line for line in examined(parent, None).assumptions)
+
+
+def test_noise_of_steps_is_told_as_it_is_in_an_update(tmp_path):
+    """One step at least: .2 / 2 times a noise of .5 on gradients of 1, where a number has steps of 2**-10."""
+    tables = FEDAVG | {"solver": {"use": "dpsgd", "norm": 1.0, "noise": 0.5}}
+    noise = noise_of(trained(tmp_path / "run", tables, "plain"))
+    assert (noise.share, noise.steps) == (0.5, pytest.approx(51.2))
+    assert noise.hides

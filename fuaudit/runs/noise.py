@@ -79,8 +79,15 @@ def _noise(run: Run, release: Release) -> Noise:
         return Noise(share, share * sqrt(told["squares"]))
     deviation = share * float(told["norm"])
     if release.mechanism == "dpsgd":  # one step of a client at least, in the round with the shortest
-        batch = says(run.law, "divisor") or getattr(run.law, "batch", 0)
+        batch = _divisor(run)
         sizes = StepSizes(run.learner.step_size, run.learner.decay)
         deviation *= min(sizes.at(1), sizes.at(run.law.rounds)) / batch if batch else 0
         step = step if batch else None
     return Noise(share, None if step is None else deviation / step)
+
+
+def _divisor(run: Run) -> int:
+    """What gradients of a batch are divided by, at most; 0 where nobody can say it."""
+    batch = getattr(run.learner, "batch", 0)
+    told = says(run.law, "divisor") or batch
+    return told if type(told) is int else 0

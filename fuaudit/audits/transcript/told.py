@@ -14,6 +14,7 @@ import torch
 
 from fuaudit import registry
 from fuaudit.audits.transcript.known import told_rounds
+from fuaudit.budgets.family import Release
 from fuaudit.declared import says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
@@ -148,7 +149,7 @@ def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
                 yield Finding("told", f"{release.part} tells that it releases what its config does not have", number)
 
 
-def _can_release(release: Any, stage: Any, columns: int) -> bool:
+def _can_release(release: Release, stage: Any, columns: int) -> bool:
     try:
         return release_of(release.part, stage, columns) == release
     except FuauditError:
