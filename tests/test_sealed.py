@@ -18,6 +18,7 @@ from fuaudit.audits.transcript.audit import Transcript, _checked
 from fuaudit.audits.transcript.known import draws_in_order, known_of
 from fuaudit.audits.transcript.served import _after, served
 from fuaudit.commitments.blocks import digest_from, state_after
+from fuaudit.commitments.view import View
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
@@ -639,6 +640,33 @@ def test_another_platform_leaves_it_open_and_so_does_rounding(copied):
     assert "another platform: other processor" in found.details[0]
 
 
+def test_rounding_is_that_of_each_number(copied):
+    """One large weight that no round touches is no room for the others."""
+    view = copied()
+    never = next(at for at in range(len(view.model)) if not any(at in told for told in columns(view).values()))
+    for number in (0, 1, 2):
+        vector, state = view.checkpoint(number)
+        vector[never] = 1e6
+        vector[columns(view)[1][0]] += 5.0 * (number == 2)
+        view = holding(load_run(view.path), number, vector, state)
+    found = looked_at(view)
+    assert (found.verdict, [line[:14] for line in found.details]) == ("FAIL", ["round 2, model"])
+
+
+def test_a_head_that_no_line_has_is_a_fail_of_provenance_too(views):
+    def verified(head):
+        found = verify(views["plain"].path, without_attacks(), key=AUDIT_KEY, save=False, ledger_head=head)
+        return {one.audit: one for one in found.findings}
+
+    told = verified("0" * 64)
+    assert (told["provenance"].verdict, told["transcript"].verdict) == ("FAIL", "FAIL")
+    assert "has the head given by --ledger-head" in told["provenance"].shows
+    right = verify(
+        views["plain"].path, without_attacks(), key=AUDIT_KEY, save=False, ledger_head=views["plain"].ledger.head
+    )
+    assert {one.audit: str(one.verdict) for one in right.findings}["provenance"] == "INCONCLUSIVE"
+
+
 # other rounds
 
 
@@ -858,15 +886,28 @@ def test_a_pruned_run_is_sealed_as_it_is(family, tmp_path):
     assert "former-manifest.json" in names_in(view.path)
 
 
-def test_a_run_whose_sums_no_suite_made_is_sealed_too(tmp_path, tiny):
-    clear = seal(tiny(tmp_path / "run"), tmp_path / "view")
-    assert clear.signatories.identities == {}
+def test_a_run_whose_sums_no_suite_made_is_sealed_too(tmp_path):
+    clear = seal(trained(tmp_path / "run", FEDREP, None), tmp_path / "view")
     assert not {"keys.json", "clients.json", "contents.safetensors"} & set(names_in(clear.path))
     result = verify(clear, "secure-aggregation", key=AUDIT_KEY, save=False)
     assert {one.audit: str(one.verdict) for one in result.findings} == {
         "integrity": "PASS", "replay": "INCONCLUSIVE", "provenance": "INCONCLUSIVE", "lineage": "INCONCLUSIVE",
         "transcript": "NOT_APPLICABLE", "aggregation-attacks": "NOT_APPLICABLE",
     }  # fmt: skip
+
+
+def test_a_run_whose_partition_has_no_salt_has_no_view(tmp_path, tiny):
+    """Its manifest has the digest of the partition, which tells who has which rows to whoever tries all of them."""
+    run, path = tiny(tmp_path / "run"), tmp_path / "forged"
+    assert "salt" not in run.arrays("partition.safetensors")
+    with pytest.raises(UsageError, match="has no salt"):
+        seal(run, tmp_path / "no")
+    shutil.copytree(run.path, path)
+    for name in filter(is_withheld, names_in(path)):
+        (path / name).unlink()
+    (path / VIEW).write_bytes(pretty_json(View.of(run.contents, run.keys, run.contexts[1:]).table()))
+    with pytest.raises(EvidenceError, match="is a sealed view of a run without secrets of clients"):
+        load_run(path)
 
 
 def test_what_lies_beside_a_run_is_known_for_what_it_is(family, tmp_path, fuaudit):

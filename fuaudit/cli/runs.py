@@ -328,7 +328,7 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @click.option("--out", required=True, type=Folder, help="The folder to write.")
 @output_options
 def seal(run: Path, out: Path, output: Output) -> None:
-    """Write what the server may be given of RUN to another folder: no key, no name, no row, not who owned what."""
+    """Write what the server may be given of RUN to another folder: no key, no name, no row."""
     from fuaudit.workflow.seal import seal as work
 
     made = work(run, out)

@@ -182,7 +182,7 @@ class WithPlan(Stored):
     def contexts(self) -> tuple[str, ...]:
         """What draws of training, and of every request so far, depend on besides the tree of seeds.
 
-        In a sealed view those of requests are as told: they hold places of samples, which the server does not know.
+        In a sealed view those of requests are as told: they are hashes over places of samples, which it does not hold.
         """
         first = first_context(self.beacon)
         return (first, *self.view.contexts) if self.sealed else contexts(first, self.requests, self.original)

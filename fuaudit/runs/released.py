@@ -176,11 +176,6 @@ def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
     return frozenset(release_of(part, stage, run.model.numel()) for part, stage in said.items())
 
 
-def has_noise(run: Run) -> bool:
-    """Whether all that honest clients send has noise of their own draw, in parts whose word an account takes."""
-    return any(release.mechanism in NOISY for release in by_config(run, strangers(run)))
-
-
 def release_of(part: str, stage: Any, columns: int) -> Release:
     """What a client stage says that it releases under in every round, over so many columns.
 

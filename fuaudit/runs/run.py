@@ -63,7 +63,7 @@ from fuaudit.runs.models import WithModels
 from fuaudit.runs.transcripts import wrong_transcript
 from fuaudit.text import WITH_DATA, command, counted, quoted_path
 from fuaudit.training.exchange import first_state
-from fuaudit.training.federation import require_federation
+from fuaudit.training.federation import require_federation, require_fitting_parts
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 
 
@@ -240,6 +240,13 @@ def _wrong_view(run: Run) -> Iterator[str]:
     """
     if run.received_rounds:
         yield "is a sealed view of a run with rounds that came in messages, and there is none"
+    if not run.exchange.has_secrets:
+        yield f"is a sealed view of a run without secrets of clients, so the digest of {PARTITION} has no salt"
+    try:
+        solver = registry.build("solvers", run.config.solver)
+        require_fitting_parts(run.config, run.exchange, solver, run.law, run.view.clients)
+    except UsageError as error:
+        yield f"cannot be a view of a run: {error}"
     if run.commitment != run.ledger.events[0]["commitment"]:
         yield f"has another commitment in its ledger than {VIEW} opens"
     named = [client for request in run.requests for client in request.clients]

@@ -38,13 +38,24 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     require_clients(build("partitions", config.partition), population.clients)
     require_room(law, population)
     require_feasible(law, population)
+    require_fitting_parts(config, exchange, solver, law, population.clients)
+    _require_enough(exchange, law.places(population.of_laws), sum(map(bool, population.samples.values())))
+
+
+def require_fitting_parts(config: Config, exchange: Exchange, solver: Any, law: Law, clients: tuple[int, ...]) -> None:
+    """The part of :func:`require_federation` that hangs on who the clients are, and on nobody's samples.
+
+    Raises:
+        UsageError: the partition deals to others, parts do not fit each other, or who misbehaves is not named as it has
+            to be.
+        PluginError: an adversary or a Byzantine stage does not say whom it stands for.
+    """
+    require_clients(build("partitions", config.partition), clients)
     _require_one_row_each(exchange, solver, law)
     _require_whole_rows(exchange)
-    require_adversaries(config.adversary, population.clients)
+    require_adversaries(config.adversary, clients)
     for part in sorted(exchange.byzantine):
-        stage = exchange.client_stages.stages[part]
-        require_named("client", config.client[part]["use"], stage, population.clients)
-    _require_enough(exchange, law.places(population.of_laws), sum(map(bool, population.samples.values())))
+        require_named("client", config.client[part]["use"], exchange.client_stages.stages[part], clients)
 
 
 def _require_enough(exchange: Exchange, places: int, filled: int) -> None:

@@ -16,8 +16,8 @@ from fuaudit.declared import offers
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan
 from fuaudit.runs.ledger import Ledger, suite_of
+from fuaudit.runs.noise import noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
-from fuaudit.runs.released import has_noise
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT
@@ -120,8 +120,18 @@ def require_same_platform(ledger: Ledger, here: Platform) -> None:
 def require_fresh_noise(run: Run, unlearner: object) -> None:
     """UsageError where sums of a child would tell the row of who is erased: parent minus child."""
     suite = suite_of(run.ledger)
-    if suite is None or (not is_editor(unlearner) and has_noise(run)):
+    if suite is None:
         return
+    noise = None if is_editor(unlearner) else noise_of(run)
+    if noise is not None and noise.hides:
+        return
+    if noise is not None:
+        raise UsageError(
+            f"the sums of {run.path} were opened by {suite!r}, and {noise.in_words}: below one step it hides no more "
+            "than rounding does, and the sums of the parent minus those of the child can be the row of who is erased",
+            "Train with more noise, or with smaller steps: how much is enough is a matter of its epsilon (fuaudit "
+            "budget run). Or train without --secure, where nothing is hidden from you.",
+        )
     raise UsageError(
         f"the sums of {run.path} were opened by {suite!r}: where retained clients send again what they sent before, "
         "the sums of the parent minus those of the child are the row of who is erased",

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.commitment import anchor, beacon, own_commitment, roster
+from fuaudit.audits.provenance.heads import head
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -25,7 +26,7 @@ def of_view(case: Case) -> list[CheckResult]:
     """Every question that can be asked of a sealed view, and that the rest cannot."""
     chain = (case.run, *case.evidence.ancestors)
     answers = [own_commitment(case, run) for run in chain]
-    answers += [anchor(case), beacon(case)]
+    answers += [anchor(case), *([head(case)] if case.known.ledger_head is not None else []), beacon(case)]
     answers += [roster(case)] if case.run.exchange.signs else []
     return [*answers, *_links(chain), unclear(NO_SEEDS)]
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
-from fuaudit.audits.transcript.differences import telling_differences, unseen_ancestors
+from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
 from fuaudit.audits.transcript.known import (
     known_of,
     told_rounds,
@@ -25,6 +25,7 @@ from fuaudit.audits.transcript.known import (
     wrong_rule,
 )
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
+from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import CHAIN, MODEL
@@ -62,6 +63,12 @@ OF_NO_ROWS = (
     "could be made again. The operator and the clients have these."
 )
 NOT_EXPORTED = f"What lies in {MODEL} is not the last stored model."
+NOT_NAMED = f"Parameters in {MODEL} have other names, shapes or places than the config's model gives them."
+NOT_SAID = "The ledger tells of its rounds what the stages of its config do not."
+SAMPLES_GONE = (
+    "Every client who is left has samples left: requests erased samples, and whose they were a view does not tell. Who "
+    "has none left sends nothing of data, and a sum of hers with one other client is the other's row."
+)
 BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
 NOT_DRAWN = (
     "Clients who contributed to a lot are taken for all who were drawn for its round, and rounds without messages for "
@@ -78,10 +85,6 @@ EQUAL_NAMES = (
 ROUNDED = (
     "the difference is as small as rounding: another machine of the same name may have made the models, and without "
     "rows no canary can be compared"
-)
-UNSEEN = (
-    "The messages are those of the protocol. An ancestor that is not at hand as a whole may have opened rounds from "
-    "the same models, and the difference of such sums tells the row of who was erased."
 )
 AS_IT_RAN = (
     "The transcript was written while the run was made: whoever has the secrets of all parties can write another one "
@@ -161,8 +164,8 @@ class Transcript:
             if elsewhere := case.rerun.elsewhere(run):
                 return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
-        if unseen_ancestors(case):
-            return finding(Verdict.INCONCLUSIVE, UNSEEN)
+        if why := uncovered(case):
+            return finding(Verdict.INCONCLUSIVE, why)
         if anchor.verdict is not Verdict.PASS:
             return finding(Verdict.INCONCLUSIVE, anchor.text)
         if not checked.opened:
@@ -174,6 +177,7 @@ class Transcript:
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
             *_on_unplayed(checked),
+            *covered_by(case),
         )
 
 
@@ -183,12 +187,17 @@ def _of_view(
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
     if not is_exported(case.run):
         return finding(Verdict.FAIL, NOT_EXPORTED)
+    named = exported(case.run)
+    if named.wrong:
+        return finding(Verdict.FAIL, NOT_NAMED)
+    if wrong := [*wrong_told(case.run, checked)]:
+        return finding(Verdict.FAIL, NOT_SAID, _told(wrong))
     if half.missing:
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
-    if unseen_ancestors(case):
-        return finding(Verdict.INCONCLUSIVE, UNSEEN)
+    if why := uncovered(case):
+        return finding(Verdict.INCONCLUSIVE, why)
     if anchor.verdict is not Verdict.PASS:
         return finding(Verdict.INCONCLUSIVE, anchor.text)
     if not checked.opened:
@@ -202,10 +211,14 @@ def _of_view(
         [*_unplayed(checked)],
         *_on_when(case),
         *_on_unplayed(checked),
+        *covered_by(case),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
         AS_COMMITTED,
+        FIGURES_TOLD,
+        *filter(None, [named.trusts]),
+        *[SAMPLES_GONE] * any(request.samples for request in case.run.requests),
     )
 
 

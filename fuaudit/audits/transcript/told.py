@@ -1,0 +1,176 @@
+"""What a sealed view says beside its messages: names of parameters, and sizes that its ledger tells of.
+
+Whoever writes a view could hide something in each. So names, shapes and order of parameters are those that the config's
+model makes, and sizes are those that its stages can tell of. What is left is as told, and a PASS names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fuaudit import registry
+from fuaudit.audits.transcript.known import told_rounds
+from fuaudit.budgets.family import Release
+from fuaudit.declared import says
+from fuaudit.errors import FuauditError
+from fuaudit.runs.layout import METRICS, MODEL
+from fuaudit.runs.released import release_of, releases_of
+from fuaudit.runs.run import Run
+from fuaudit.secure.recheck import Checked, Finding
+
+Shapes = dict[str, tuple[int, ...]]
+"""Names of parameters and their shapes, in their order."""
+
+SIDES = (28, 32, 64, 8, 16, 24, 40, 48, 96, 128, 224, 256)
+"""Of square images, which are tried."""
+NUMBER_BYTES = 8
+"""Of a number, at most, in the plain form."""
+NAMES_TOLD = f"Names, shapes and order of the parameters in {MODEL} are as told: nothing here makes the config's model."
+SHAPES_TOLD = (
+    f"Where shapes of the parameters in {MODEL} depend on how large inputs are, they are as told: a view holds none."
+)
+FIGURES_TOLD = (
+    f"Figures of {METRICS}, and sizes, suspects and reasons that the ledger tells of, are as told: nothing in a view "
+    "makes them again. Sizes are such as its config allows."
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Whether the named parameters of a view are its last model.
+
+    Attributes:
+        wrong: whether they are not.
+        trusts: what is as told, as a sentence; empty for nothing.
+    """
+
+    wrong: bool
+    trusts: str = ""
+
+
+def exported(run: Run) -> Exported:
+    """Compare the named parameters of a view with what the config's model makes of the last model."""
+    arrays, used = run.arrays(MODEL), run.config.model
+    told: Shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    own, made = registry.find("models", used["use"]).own, made_like(registry.build("models", used), told)
+    if made is None or (not own and told.keys() != made.names.keys()):
+        return Exported(False, NAMES_TOLD)
+    if told.keys() != made.names.keys():
+        return Exported(True)
+    if b"".join(arrays[name].tobytes() for name in made.names) != run.model.numpy().tobytes():
+        return Exported(own, NAMES_TOLD)
+    if told in made.candidates:
+        return Exported(False)
+    return Exported(own and (made.flat or not _fits(told, made.candidates)), SHAPES_TOLD)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Parameters of a config's model for some inputs.
+
+    Attributes:
+        candidates: for inputs of which told parameters could be, one at least.
+        flat: whether inputs of as many numbers make one model, so that there is no other candidate.
+    """
+
+    candidates: tuple[Shapes, ...]
+    flat: bool
+
+    @property
+    def names(self) -> Shapes:
+        """Any of them: names and order are the same in all."""
+        return self.candidates[0]
+
+
+def made_like(recipe: Any, told: Shapes) -> Made | None:
+    """What a model makes for inputs and classes of which told parameters could be; None where it makes nothing."""
+    flat = parameters_of(recipe, (1,), 2)
+    probe = flat or parameters_of(recipe, (1, 64, 64), 2)
+    if not probe:
+        return None
+    names = [*probe]
+    first, last = told.get(names[0], ()), told.get(names[-1], ())
+    classes, features = last[0] if last else 2, first[1] if len(first) > 1 else 1
+    if flat:
+        return Made((parameters_of(recipe, (features,), classes) or probe,), True)
+    found = (parameters_of(recipe, (features, side, side), classes) for side in SIDES)
+    return Made(tuple(filter(None, found)) or (probe,), False)
+
+
+def parameters_of(recipe: Any, shape: tuple[int, ...], classes: int) -> Shapes | None:
+    """The parameters of a model for inputs of a shape; None where it has none for such."""
+    if not all(0 < size < 1 << 32 for size in (*shape, classes)):
+        return None
+    try:
+        with torch.device("meta"):
+            module = recipe.build(shape, classes)
+        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    except Exception:  # of another package, or for other inputs
+        return None
+
+
+def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
+    """Whether shapes are those of a model in all places that are equal for inputs of all sizes."""
+    return all(
+        len(told[name]) == len(made[0][name])
+        and all(
+            size == sizes[0] or len({*sizes}) > 1
+            for size, *sizes in zip(told[name], *(one[name] for one in made), strict=True)
+        )
+        for name in made[0]
+    )
+
+
+def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
+    """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
+    dimension = run.model.numel()
+    for event in told_rounds(run):
+        number, seen = event["round"], set[tuple[object, ...]]()
+        agreed = checked.columns.get(number)
+        lengths = {dimension} if agreed is None else {dimension, len(agreed)}
+        for one in event.get("told", ()):
+            if one["kind"] not in ("sent", "answered"):
+                continue
+            if one["size"] not in _sizes(run, one, lengths):
+                told = f"the ledger tells that {one['part']} {one['kind']} {one['what']} of {one['size']} bytes"
+                yield Finding("told", f"{told}, and by the config it has another size", number)
+            named = one["kind"], one["part"], one["what"], one.get("client")
+            if named in seen or one.get("client", run.members[0]) not in run.members:
+                yield Finding("told", "the ledger tells of one message twice, or of one of no client", number)
+            seen.add(named)
+        for release in releases_of(event):
+            if (stage := _stage(run, release.part)) is None or not says(stage, "releases"):
+                continue
+            if not any(_can_release(release, stage, columns) for columns in lengths):
+                yield Finding("told", f"{release.part} tells that it releases what its config does not have", number)
+
+
+def _can_release(release: Release, stage: Any, columns: int) -> bool:
+    try:
+        return release_of(release.part, stage, columns) == release
+    except FuauditError:
+        return False
+
+
+def _stage(run: Run, part: str) -> Any:
+    """The client stage of a name in the ledger; None where it is another part."""
+    kind, _, place = part.partition(".")
+    stages: tuple[Any, ...] = run.exchange.client_stages.stages
+    return stages[int(place)] if kind == "client" and place.isdecimal() and int(place) < len(stages) else None
+
+
+def _sizes(run: Run, event: Mapping[str, Any], lengths: set[int]) -> range | set[int]:
+    """The sizes that a message can have, in the plain form."""
+    stage = _stage(run, event["part"])
+    bits, few = getattr(stage, "bits", None), getattr(stage, "per_client", None)
+    if event["kind"] == "answered":
+        return {width * length for length in lengths for width in (1, 2, 4, 8)}
+    if event["what"] == "update" and isinstance(bits, int):
+        return {(length * bits + 7) // 8 for length in lengths}
+    if isinstance(few, int):
+        return range(NUMBER_BYTES * min(few, max(lengths)) + 1)
+    return range(NUMBER_BYTES * max(lengths) * len(run.view.clients) + 1)

@@ -1,0 +1,93 @@
+"""Noise: how much of it honest clients put on what they send, beside the grid on which sums are opened.
+
+Rounding hides a step of a number, whatever is sent. Noise below one step hides no more than that. Above it, what is
+hidden is a matter of the noise beside what a row is clipped to, and of how often it is used: an account tells it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from fuaudit.budgets.family import Release
+from fuaudit.declared import offers, says
+from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.released import by_config, strangers
+from fuaudit.runs.run import Run
+from fuaudit.secure.suites import Books
+from fuaudit.training.execute import StepSizes
+from fuaudit.training.releases import NOISY
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one client in the round with the least of it, as it is drawn.
+
+    Attributes:
+        share: its standard deviation, a multiple of what is clipped in front of it.
+        steps: the same in steps of the numbers that are opened; None where nobody can say it.
+    """
+
+    share: float
+    steps: float | None
+
+    @property
+    def hides(self) -> bool:
+        """Whether it hides more than rounding does."""
+        return self.steps is not None and self.steps >= 1
+
+    @property
+    def in_words(self) -> str:
+        """How much it is."""
+        steps = "nobody can say how many" if self.steps is None else f"{self.steps:.3g}"
+        return (
+            f"the noise of a client has a standard deviation of {steps} steps of the numbers that are opened, and of "
+            f"{self.share:.3g} times what is clipped in front of it"
+        )
+
+
+def step_of(run: Run) -> float | None:
+    """The step of the numbers that a suite opened, as the transport makes a row of them; None where it does not say.
+
+    Raises:
+        UsageError: the transport has no sums that the run's suite could make.
+    """
+    transport: Any = run.exchange.secured(str(suite_of(run.ledger)), Books()).transport
+    if not offers(transport, "mean_of"):
+        return None
+    one = np.ones(run.model.numel(), dtype=np.int64)
+    return float(transport.mean_of(one, 1, run.model.double())[0])
+
+
+def noise_of(run: Run) -> Noise | None:
+    """The most noise that a part of the clients draws, of those whose word an account takes; None for none.
+
+    Raises:
+        UsageError: no suite of the run's name could have made its sums.
+    """
+    found = [_noise(run, one) for one in by_config(run, strangers(run)) if one.mechanism in NOISY]
+    return max(found, key=lambda one: (one.steps or 0, one.share), default=None)
+
+
+def _noise(run: Run, release: Release) -> Noise:
+    told: dict[str, Any] = dict(release.parameters)
+    share, step = float(told["noise"]), step_of(run)
+    if release.mechanism == "skellam":
+        return Noise(share, share * sqrt(told["squares"]))
+    deviation = share * float(told["norm"])
+    if release.mechanism == "dpsgd":  # one step of a client at least, in the round with the shortest
+        batch = _divisor(run)
+        sizes = StepSizes(run.learner.step_size, run.learner.decay)
+        deviation *= min(sizes.at(1), sizes.at(run.law.rounds)) / batch if batch else 0
+        step = step if batch else None
+    return Noise(share, None if step is None else deviation / step)
+
+
+def _divisor(run: Run) -> int:
+    """What gradients of a batch are divided by, at most; 0 where nobody can say it."""
+    batch = getattr(run.learner, "batch", 0)
+    told = says(run.law, "divisor") or batch
+    return told if type(told) is int else 0

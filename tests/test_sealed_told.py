@@ -1,0 +1,137 @@
+"""What a sealed view says beside its messages: names, shapes and sizes are those of its config, the rest is named."""
+
+import shutil
+
+import numpy as np
+import pytest
+from test_sealed import family, looked_at, sealed_again  # noqa: F401
+from test_secured_runs import FEDREP, NOISY, trained
+
+from fuaudit import load_run, registry, unlearn
+from fuaudit.audits.transcript.told import made_like, parameters_of
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.forms import tensor_bytes
+from fuaudit.plans import Request
+from fuaudit.runs.layout import MODEL
+from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.training import federation
+from fuaudit.workflow.seal import seal
+
+TWO_BIASES = FEDREP | {"model": {"use": "mlp", "hidden": [3]}}
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory):
+    """The view of a run whose model has two parameters of each size, which nobody may change."""
+    folder = tmp_path_factory.mktemp("told")
+    return seal(trained(folder / "run", TWO_BIASES, "plain"), folder / "view")
+
+
+@pytest.fixture
+def copied(view, tmp_path):
+    return load_run(shutil.copytree(view.path, tmp_path / "view"))
+
+
+def swapped(arrays):
+    return arrays | {"1.bias": arrays["3.bias"], "3.bias": arrays["1.bias"]}
+
+
+def renamed(arrays):
+    return {f"p{number}-deadbeef": array for number, array in enumerate(arrays.values())}
+
+
+def flattened(arrays):
+    return {name: array.reshape(-1) for name, array in arrays.items()}
+
+
+def split(arrays):
+    whole = np.concatenate([arrays[f"{place}.{kind}"].reshape(-1) for place in (1, 3) for kind in ("weight", "bias")])
+    return {f"{number:03d}": whole[number : number + 1] for number in range(len(whole))}
+
+
+@pytest.mark.parametrize("other", [swapped, renamed, flattened, split])
+def test_parameters_have_the_names_shapes_and_places_of_the_model(copied, other):
+    arrays = dict(copied.arrays(MODEL))
+    assert arrays["1.bias"].tolist() != arrays["3.bias"].tolist()
+    (copied.path / MODEL).write_bytes(tensor_bytes(other(arrays)))
+    found = looked_at(sealed_again(copied.path))
+    assert (found.verdict, "names, shapes or places" in found.shows) == ("FAIL", True)
+
+
+def test_a_view_as_it_is_passes_and_names_what_is_as_told(view):
+    found = looked_at(view)
+    assert found.verdict == "PASS", (found.shows, found.details)
+    assert any("metrics.json" in line and "as told" in line for line in found.assumptions)
+    assert not any("model.safetensors" in line for line in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    "use", ["linear", "mlp", "cnn", "lenet-5", "mimic-cnn", "lstm", "resnet-18", "resnet-20", "vgg-11"]
+)
+def test_the_models_of_fuaudit_are_found_by_their_parameters(use):
+    recipe = registry.build("models", {"use": use})
+    told = parameters_of(recipe, (3, 32, 32), 7) or parameters_of(recipe, (11,), 7)
+    made = made_like(recipe, dict(sorted(told.items())))
+    assert told in made.candidates
+    assert [*made.names] == [*told]
+
+
+def wrong_size(one):
+    return one | {"size": one["size"] + 1} if one["kind"] == "sent" and one["what"] == "update" else one
+
+
+def long_proposal(one):
+    return one | {"size": 1 << 30} if one["kind"] == "sent" and one["what"] == "coordinates" else one
+
+
+def longer_answer(one):
+    return one | {"size": one["size"] + 4} if one["kind"] == "answered" else one
+
+
+def nobody(one):
+    return one | {"client": 99} if one["kind"] == "sent" and one["client"] == 3 else one
+
+
+def other_release(one):
+    return one | {"parameters": one["parameters"] | {"alpha": 0.25}} if one["kind"] == "released" else one
+
+
+@pytest.mark.parametrize("change", [wrong_size, long_proposal, longer_answer, nobody, other_release])
+def test_what_the_ledger_tells_of_messages_is_what_the_config_allows(copied, change):
+    def course(event):
+        return event | {"told": [*map(change, event["told"])]} if event["event"] == "round" else event
+
+    found = looked_at(sealed_again(copied.path, course))
+    assert (found.verdict, {line.split(":")[0][-6:] for line in found.details}) == ("FAIL", {", told"})
+
+
+def test_one_message_is_told_once(copied):
+    def course(event):
+        return event | {"told": [event["told"][0], *event["told"]]} if event["event"] == "round" else event
+
+    found = looked_at(sealed_again(copied.path, course))
+    assert (found.verdict, "one message twice" in found.details[0]) == ("FAIL", True)
+
+
+def test_a_config_that_training_refuses_is_no_view(tmp_path, monkeypatch):
+    first, *others = FEDREP["client"]
+    tables = FEDREP | {"client": [first, {"use": "alie", "clients": [3, 9]}, *others]}
+    with monkeypatch.context() as patch:
+        patch.setattr(federation, "require_named", lambda *_: None)
+        path = seal(trained(tmp_path / "run", tables, "plain"), tmp_path / "view").path
+    with pytest.raises(EvidenceError, match="cannot be a view of a run"):
+        load_run(path)
+
+
+def test_a_view_with_requests_for_samples_says_that_clients_may_have_none_left(tmp_path, family):  # noqa: F811
+    """All samples of a client are erased one by one: she is left, and a view does not tell that she has none."""
+    parent = trained(tmp_path / "parent", NOISY, "plain")
+    child = unlearn(
+        parent, "retrain", Request.of([], parent.original.samples[0]), tmp_path / "child", data=tiny_dataset()
+    )
+    (tmp_path / "views").mkdir()
+    before, view = (seal(run, tmp_path / "views" / run.path.name) for run in (parent, child))
+    found = looked_at(view, before)
+    assert found.verdict == "PASS", (found.shows, found.details)
+    assert any("Every client who is left has samples left" in line for line in found.assumptions)
+    assert not any("has samples left" in line for line in looked_at(family[1], family[0]).assumptions)
