@@ -30,7 +30,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -50,6 +50,9 @@ RUNS = 256
 TOLERANCE = 1e-5
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """Nobody is told of a benchmark."""
+Turn = dict[str, Any]
+"""Contender -> its figures."""
+
 NAMES = {
     "fuaudit": "`fuaudit train`, two cores",
     "script": "plain PyTorch script, one core",
@@ -211,19 +214,33 @@ def spread(values: Sequence[float], form: str = "{:.2f}") -> str:
     return " / ".join(form.format(one) for one in (min(values), statistics.median(values), max(values)))
 
 
-def lines_of(turns: list[dict[str, Any]], base: str, key: str, others: dict[str, str]) -> list[str]:
-    """A row a contender: ratio of its time to the base's, within turns, and further columns."""
-    lines = []
-    for who in turns[0]:
-        cells = [NAMES[who], spread([turn[who][key] / turn[base][key] for turn in turns])]
-        for other, form in others.items():
-            if other == "bytes":
-                cells.append(f"{statistics.median(turn[who]['bytes'] for turn in turns) / 2**20:,.0f}")
-            elif form == "ratio":
-                cells.append(spread([turn[who][other] / turn[base][other] for turn in turns]))
-            else:
-                cells.append(spread([turn[who][other] for turn in turns], form))
-        lines.append("| " + " | ".join(cells) + " |")
+Column = Callable[[list[Turn], str], str]
+"""What a table says of a contender, by all turns."""
+
+
+def ratio(key: str, base: str, faster: bool = False) -> Column:
+    """Its time as a multiple of the base's within turns, or how many times faster than the base it is."""
+
+    def column(turns: list[Turn], who: str) -> str:
+        found = [turn[who][key] / turn[base][key] for turn in turns]
+        return spread([1 / one for one in found], "{:.0f}") if faster else spread(found)
+
+    return column
+
+
+def figure(key: str, form: str) -> Column:
+    return lambda turns, who: spread([turn[who][key] for turn in turns], form)
+
+
+def mebibytes(turns: list[Turn], who: str) -> str:
+    return f"{statistics.median(turn[who]['bytes'] for turn in turns) / 2**20:,.0f}"
+
+
+def table_of(turns: list[Turn], columns: dict[str, Column]) -> list[str]:
+    """A row a contender, in the order of their names here."""
+    lines = [f"| contender | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for who in (who for who in NAMES if who in turns[0]):
+        lines.append("| " + " | ".join([NAMES[who], *(column(turns, who) for column in columns.values())]) + " |")
     return lines
 
 
@@ -250,9 +267,15 @@ def page(out: Path) -> str:
             "",
             "Times of whole commands as multiples of the plain script's; `19 rounds` leaves start-up out. In MiB.",
             "",
-            "| contender | whole command | 19 rounds | accuracy | memory |",
-            "|---|---|---|---|---|",
-            *lines_of(tables["training"], "script", "seconds", {"between": "ratio", "accuracy": "{:.3f}", "bytes": ""}),
+            *table_of(
+                tables["training"],
+                {
+                    "whole command": ratio("seconds", "script"),
+                    "19 rounds": ratio("between", "script"),
+                    "accuracy": figure("accuracy", "{:.3f}"),
+                    "memory": mebibytes,
+                },
+            ),
         ]
         if "flower" in tables["training"][0]:
             beside = [turn["fuaudit"]["seconds"] / turn["flower"]["seconds"] for turn in tables["training"]]
@@ -262,11 +285,16 @@ def page(out: Path) -> str:
             "",
             f"## Repeated runs: digits, {RUNS} runs of a small network, {len(tables['repeated'])} turns",
             "",
-            "Times of a run as parts of the plain loop's; start-up and compiling are left out. Memory in MiB.",
+            "How many times as fast as the plain loop; start-up and compiling are left out. Memory in MiB.",
             "",
-            "| contender | a run | largest difference of models | memory |",
-            "|---|---|---|---|",
-            *lines_of(tables["repeated"], "loop", "seconds", {"difference": "{:.0e}", "bytes": ""}),
+            *table_of(
+                tables["repeated"],
+                {
+                    "times the loop": ratio("seconds", "loop", faster=True),
+                    "largest difference of models": figure("difference", "{:.0e}"),
+                    "memory": mebibytes,
+                },
+            ),
         ]
     return "\n".join(text) + "\n"
 
