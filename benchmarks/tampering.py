@@ -344,9 +344,9 @@ def page(counts: Mapping[str, Counts], every: int) -> str:
     lines += [
         "",
         f"{total:,} cases. A tail is cut off at every line, and the ledger tells that fewer buffers were opened; here "
-        "the audit has the rows of the clients. Without them a cut behind a whole buffer is INCONCLUSIVE, as every run "
-        "is without rows. What no case here is: a run that is cut off as a whole, with all files as if training had "
-        "been stopped earlier, passes; a kept head tells of it "
+        "the audit has the rows of the clients. Without them the stored models tell, for they are not made of the sums "
+        "that are left. What no case here is: a run that is cut off as a whole, with all files as if training had been "
+        "stopped earlier, passes; a kept head tells of it "
         "([Secure aggregation](../secure-aggregation.md#a-head-that-was-kept)).",
     ]
     return "\n".join(lines) + "\n"
