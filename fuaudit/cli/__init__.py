@@ -7,7 +7,6 @@ import os
 import signal
 from typing import NoReturn
 
-
 OBJECTS = 50_000
 """Newly made ones that are looked through for rubbish at once. By Python's 700 a sixth of a start goes into looking at
 what was imported, which stays."""
