@@ -8,7 +8,9 @@ import numpy as np
 from secure_parties import rows_of
 
 from fuaudit.draws.chains import Chain as Contributions
+from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import Known, recheck
 from fuaudit.secure.suites import Signers, Suite
 from fuaudit.secure.terms import Lot, coordinates_digest
@@ -121,3 +123,21 @@ class Training:
         """What a transcript shows; ``anchored`` by the heads of the honest one."""
         kept = kept or self.kept
         return recheck(kept.content, kept.bodies.get, self.known(None if anchored else kept, **others))
+
+
+def with_another_sum(messages, signers):
+    """The messages of a run, in which one opened number is one more, signed by whoever signs it."""
+    terms = {}
+    for one in messages:
+        if one.step == "terms":
+            terms[one.terms] = terms_of(one)
+        if one.step in ("receipt", "opened") and (one.round, one.buffer) == (1, 0):
+            of = terms[one.terms]
+            receipt = Receipt.of(one, of)
+            body = replace(receipt, sums=receipt.sums + (np.arange(of.columns) == 0)).body()
+            if one.step == "opened":
+                yield Message.unsigned("opened", body, of)
+            else:
+                yield Message.signed("receipt", one.sender, body, of, signers.holder)
+        else:
+            yield one

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from secure_transcripts import Kept as InMemory
+from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, trained
 from test_transcript_runs import examined, messages, parties
 from tests_support import AUDIT_KEY, in_messages, secret
@@ -393,29 +394,11 @@ def test_columns_have_to_be_told(copied):
     assert found.details[0] == "round 1, order: the server did not tell the columns that clients agreed on"
 
 
-def other_sum(run, view):
-    """Messages in which one opened number is one more, signed by whoever signs it."""
-    signers, terms = parties(run), {}
-    for one in messages(view):
-        if one.step == "terms":
-            terms[one.terms] = terms_of(one)
-        if one.step in ("receipt", "opened") and (one.round, one.buffer) == (1, 0):
-            of = terms[one.terms]
-            receipt = Receipt.of(one, of)
-            body = replace(receipt, sums=receipt.sums + (np.arange(of.columns) == 0)).body()
-            if one.step == "opened":
-                yield Message.unsigned("opened", body, of)
-            else:
-                yield Message.signed("receipt", one.sender, body, of, signers.holder)
-        else:
-            yield one
-
-
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_sum_that_was_changed_is_found(whole, copied, suite):
     """In the open it is not that of the messages; behind ciphertexts the model was not made of it."""
     view = copied(suite)
-    found = looked_at(telling(view, [*other_sum(whole[suite], view)]))
+    found = looked_at(telling(view, [*with_another_sum(messages(view), parties(whole[suite]))]))
     assert found.verdict == "FAIL"
     reason = "is not the sum of the rows that came" if suite == "plain" else "is not what the opened sums make"
     assert reason in found.details[0]
@@ -424,7 +407,7 @@ def test_a_sum_that_was_changed_is_found(whole, copied, suite):
 def test_a_key_holder_who_lies_and_a_server_who_believes_it_pass_and_the_finding_says_so(whole, copied):
     """The limit of a sealed view: numbers behind ciphertexts are the key holder's word. With the rows it is a FAIL."""
     view = copied("bfv+mask")
-    view = telling(view, [*other_sum(whole["bfv+mask"], view)])
+    view = telling(view, [*with_another_sum(messages(view), parties(whole["bfv+mask"]))])
     for number in (1, 2):
         vector, state = made_of_sums(view, number)
         view = holding(view, number, vector, state)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from secure_transcripts import Kept as InMemory
+from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
 from tests_support import AUDIT_KEY, secret, told
 
@@ -21,9 +22,8 @@ from fuaudit.plans import Request
 from fuaudit.runs.layout import BODIES, CHAIN, of_round
 from fuaudit.runs.transcripts import body_of, chain_of
 from fuaudit.secure.envelope import terms_of
-from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.messages import Identity
 from fuaudit.secure.names import EXACT
-from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import Checked
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
@@ -302,22 +302,8 @@ def test_another_roster_is_found(copied, suite):
 
 
 def _told_otherwise(run):
-    """Its messages, with one opened number that is one more; signed by whoever signs it."""
-    changed, signers, terms = [], parties(run), {}
-    for one in messages(run):
-        made = one
-        if one.step == "terms":
-            terms[one.terms] = terms_of(one)
-        if one.step in ("receipt", "opened") and (one.round, one.buffer) == (1, 0):
-            of = terms[one.terms]
-            receipt = Receipt.of(one, of)
-            body = replace(receipt, sums=receipt.sums + (np.arange(of.columns) == 0)).body()
-            if one.step == "opened":
-                made = Message.unsigned("opened", body, of)
-            else:
-                made = Message.signed("receipt", one.sender, body, of, signers.holder)
-        changed.append(made)
-    return written(run, changed)
+    """It, with one opened number that is one more."""
+    return written(run, [*with_another_sum(messages(run), parties(run))])
 
 
 def test_a_number_behind_ciphertexts_is_not_one_that_the_model_was_made_of_nor_that_of_the_rows(copied):

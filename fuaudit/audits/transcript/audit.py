@@ -164,12 +164,8 @@ class Transcript:
             if elsewhere := case.rerun.elsewhere(run):
                 return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
-        if why := uncovered(case):
+        if why := _left_open(case, checked, anchor):
             return finding(Verdict.INCONCLUSIVE, why)
-        if anchor.verdict is not Verdict.PASS:
-            return finding(Verdict.INCONCLUSIVE, anchor.text)
-        if not checked.opened:
-            return finding(Verdict.INCONCLUSIVE, NO_SUMS)
         return finding(
             Verdict.PASS,
             f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
@@ -179,6 +175,15 @@ class Transcript:
             *_on_unplayed(checked),
             *covered_by(case),
         )
+
+
+def _left_open(case: Case, checked: Checked, anchor: CheckResult) -> str:
+    """Why nothing passes though nothing is wrong, with rows or without; empty where it may."""
+    if why := uncovered(case):
+        return why
+    if anchor.verdict is not Verdict.PASS:
+        return anchor.text
+    return "" if checked.opened else NO_SUMS
 
 
 def _of_view(
@@ -196,12 +201,8 @@ def _of_view(
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
-    if why := uncovered(case):
+    if why := _left_open(case, checked, anchor):
         return finding(Verdict.INCONCLUSIVE, why)
-    if anchor.verdict is not Verdict.PASS:
-        return finding(Verdict.INCONCLUSIVE, anchor.text)
-    if not checked.opened:
-        return finding(Verdict.INCONCLUSIVE, NO_SUMS)
     rounds = [event["round"] for event in told_rounds(case.run)]
     return finding(
         Verdict.PASS,
