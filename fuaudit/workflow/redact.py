@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fuaudit.errors import UsageError
-from fuaudit.formats.files import claimed, read_bytes, write_bytes
-from fuaudit.runs.layout import CLIENTS, KEYS, LEDGER, MANIFEST, is_clients_own, mode_of
-from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.layout import CLIENTS, KEYS, is_clients_own
 from fuaudit.runs.run import Run, load_run
-from fuaudit.workflow.writer import copy_transcript, require_new
+from fuaudit.workflow.writer import copy_without
 
 
 def redact(run: Run | Path | str, out: Path | str) -> Run:
@@ -25,13 +23,5 @@ def redact(run: Run | Path | str, out: Path | str) -> Run:
             f"in the rounds of {whole.path} clients keep and draw nothing, so there is nothing to leave out",
             f"It holds the seeds of draws ({KEYS}) and who is who ({CLIENTS}): these are for an auditor, not a server.",
         )
-    require_new(out)
-    with claimed(out):
-        for name in whole.files:
-            if not is_clients_own(name):
-                write_bytes(out / name, whole.read(name), mode=mode_of(name))
-        copy_transcript(whole.path, out)
-        # the manifest last: without it a folder is no run
-        for name in (LEDGER, MANIFEST):
-            write_bytes(out / name, read_bytes(whole.path / name, limit_of(name)))
+    copy_without(whole, out, is_clients_own)
     return load_run(out)

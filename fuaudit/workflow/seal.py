@@ -10,11 +10,9 @@ from pathlib import Path
 
 from fuaudit.commitments.view import View
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.formats.files import claimed, read_bytes, write_bytes
-from fuaudit.runs.layout import LEDGER, MANIFEST, PARTITION, VIEW, form_of, is_withheld, mode_of
-from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.layout import PARTITION, VIEW, form_of, is_withheld
 from fuaudit.runs.run import Run, load_run
-from fuaudit.workflow.writer import copy_transcript, require_new
+from fuaudit.workflow.writer import copy_without
 
 
 def seal(run: Run | Path | str, out: Path | str) -> Run:
@@ -42,15 +40,6 @@ def seal(run: Run | Path | str, out: Path | str) -> Run:
         )
     if whole.commitment != whole.ledger.events[0]["commitment"]:
         raise EvidenceError(f"the ledger of {whole.path} names another commitment than its keys and contents make")
-    require_new(out)
-    with claimed(out):
-        for name in whole.files:
-            if not is_withheld(name):
-                write_bytes(out / name, whole.read(name), mode=mode_of(name))
-        copy_transcript(whole.path, out)
-        view = View.of(whole.contents, whole.keys, whole.contexts[1:])
-        write_bytes(out / VIEW, form_of(VIEW).write(view.table()), mode=mode_of(VIEW))
-        # the manifest last: without it a folder is no run
-        for name in (LEDGER, MANIFEST):
-            write_bytes(out / name, read_bytes(whole.path / name, limit_of(name)), mode=mode_of(name))
+    view = View.of(whole.contents, whole.keys, whole.contexts[1:])
+    copy_without(whole, out, is_withheld, {VIEW: form_of(VIEW).write(view.table())})
     return load_run(out)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from fuaudit.commitments.contents import APART, Opening
 from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
-from fuaudit.formats.files import read_bytes, require_name, write_bytes
+from fuaudit.formats.files import claimed, read_bytes, require_name, write_bytes
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.contained import Foundation
@@ -148,6 +148,23 @@ def copy_transcript(folder: Path, out: Path, bodies: bool = True) -> None:
     for name in names_of_transcript(folder):
         if bodies or name == CHAIN:
             write_bytes(out / name, read_bytes(folder / name, limit_of(name)), mode=mode_of(name))
+
+
+def copy_without(
+    run: Run, out: Path, left_out: Callable[[str], bool], beside: Mapping[str, bytes] | None = None
+) -> None:
+    """The files of a run in a new folder but for those that are left out, with others beside them."""
+    require_new(out)
+    with claimed(out):
+        for name in run.files:
+            if not left_out(name):
+                write_bytes(out / name, run.read(name), mode=mode_of(name))
+        copy_transcript(run.path, out)
+        for name, content in (beside or {}).items():
+            write_bytes(out / name, content, mode=mode_of(name))
+        # the manifest last: without it a folder is no run
+        for name in (LEDGER, MANIFEST):
+            write_bytes(out / name, read_bytes(run.path / name, limit_of(name)), mode=mode_of(name))
 
 
 @dataclass
