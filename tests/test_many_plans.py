@@ -25,6 +25,7 @@ from fuaudit.plans.many import Plans
 from fuaudit.plans.participation import Involvement
 from fuaudit.plans.reference import PROVED, Anew, BehindEdit, Edited, Reference
 from fuaudit.plans.stacked import LazySchedule, Stack
+from fuaudit.plans.telling import batches_of, participations_of, telling
 from fuaudit.plans.veil import rewritten
 from fuaudit.proofs.toys import federation
 from fuaudit.unlearning.baselines import Noop, Retrain
@@ -195,6 +196,21 @@ def slowly(schedule):
                     if sample != NONE:
                         samples[sample] = min(samples.get(sample, END), Position(number, e + 1))
     return Involvement(clients, samples)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_what_kept_rounds_have_of_a_request_is_found_as_one_by_one(request_, monkeypatch):
+    plans, kept = plans_of(40), [number % (LAW.rounds + 1) for number in range(40)]
+    cohorts = [[plan.cohort(r) for r in range(1, last + 1)] for plan, last in zip(plans, kept, strict=True)]
+    expected = [
+        [count(plan, request_, drawn) for plan, drawn in zip(plans, cohorts, strict=True)]
+        for count in (batches_of, participations_of)
+    ]
+    assert any(expected[0]) == bool(request_.samples)
+    assert any(expected[1])
+    assert [found.tolist() for found in telling(plans, request_, kept)] == expected
+    monkeypatch.setattr(Stack, "fits", lambda plans: False)
+    assert [found.tolist() for found in telling(plans, request_, kept)] == expected
 
 
 def test_first_involvements_are_found_as_one_by_one(poisson_plan):

@@ -11,7 +11,7 @@ stand in for these: the question is what a method keeps, and clients, sizes and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import isfinite
@@ -21,14 +21,16 @@ import torch
 
 from fuaudit import registry
 from fuaudit.audits.sides import Parted, Side, parted
-from fuaudit.commitments.keys import derive
 from fuaudit.data.dataset import Dataset, padded
 from fuaudit.declared import says
-from fuaudit.draws import END, Draws, Keyed, Stream
+from fuaudit.draws import END, Draws, Position, Stream
+from fuaudit.draws.columns import Column, Derived
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.plan import occurrences
-from fuaudit.plans.veil import rewritten
+from fuaudit.plans.cuts import Carrier
+from fuaudit.plans.involvement import involvements
+from fuaudit.plans.many import Plans
+from fuaudit.plans.telling import participations_of, telling
 from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
@@ -68,11 +70,26 @@ class Step:
     after: Population
     child: Run | None
 
-    def rewritten(self, plan: Plan, fresh: Draws) -> Plan:
-        """The plan that its method makes."""
-        if self.child is None:
-            return plan.erase(self.request, fresh, plan.first_involvement(self.request) or END)
-        return rewritten(self.child.unlearner, self.child.info["unlearner"]["use"], plan, self.request, fresh, END)
+    def carried_out(self, plans: Plans, fresh: Column) -> Plans:
+        """The plans that its method makes, each with its own new draws."""
+        method, name = (
+            (_Keeping(), "keeping")
+            if self.child is None
+            else (self.child.unlearner, self.child.info["unlearner"]["use"])
+        )
+        rounds, steps = involvements(plans, self.request)
+        return Carrier(method, name, self.request, END).carried_out(plans, fresh, rounds, steps)
+
+
+@dataclass(frozen=True)
+class _Keeping:
+    """Keeps what comes before the first involvement, whatever the law."""
+
+    by_first_involvement: ClassVar[bool] = True
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
+        return plan.erase(request, fresh, plan.first_involvement(request) or END)
 
 
 def steps_of(case: Case) -> list[Step]:
@@ -212,18 +229,14 @@ class Stress:
 
     def _choose(self, case: Case, step: Step) -> list[tuple[Plan, Plan]]:
         """The candidate plans whose kept rounds read the target most often, then have it take part, then are most."""
-        law, request, scored = case.run.plan.law, step.request, []
         candidates, plans = self._effort(case, step.number)
-        for number in range(candidates):
-            source = Keyed(derive(case.key.secret, "stress", str(number)))
-            plan = Plan.fresh(law, step.before, source)
-            after = step.rewritten(plan, Keyed(derive(case.key.secret, "stress request", str(number))))
-            kept = kept_rounds_of(plan, after)
-            cohorts = [plan.cohort(round_number) for round_number in range(1, kept + 1)]
-            telling = _draws(plan, request, cohorts), _participations(plan, request, cohorts), kept
-            scored.append((*telling, -number, plan, after))
-        scored.sort(key=lambda row: row[:4], reverse=True)
-        return [(plan, after) for *_, plan, after in scored[:plans]]
+        keys, fresh = (Derived(case.key.secret, of, range(candidates)) for of in ("stress", "stress request"))
+        drawn = Plans.fresh(case.run.plan.law, step.before, keys)
+        after = step.carried_out(drawn, fresh)
+        kept = [kept_rounds_of(*pair) for pair in zip(drawn, after, strict=True)]
+        held, present = (found.tolist() for found in telling(drawn, step.request, kept))
+        order = sorted(range(candidates), key=lambda each: (held[each], present[each], kept[each], -each), reverse=True)
+        return [(drawn[each], after[each]) for each in order[:plans]]
 
 
 def _abreast(case: Case, chosen: Sequence[tuple[Step, Plan, int]]) -> Iterator[tuple[Step, list[tuple[Plan, int]]]]:
@@ -257,7 +270,7 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
             step.number,
             kept,
             law.rounds,
-            _participations(plan, step.request, map(plan.cohort, range(1, kept + 1))),
+            participations_of(plan, step.request, map(plan.cohort, range(1, kept + 1))),
             end,
             **counts,
         )
@@ -386,22 +399,3 @@ def _said_of_stand_ins(case: Case, steps: Sequence[Step]) -> list[str]:
 def kept_rounds_of(plan: Plan, after: Plan) -> int:
     """How many whole rounds at the beginning a rewrite has kept, with the initial model."""
     return max(0, min(after.first_change(plan).round - 1, plan.law.rounds))
-
-
-def _draws(plan: Plan, request: Request, cohorts: Iterable[tuple[int, ...]]) -> int:
-    """How many batches of the kept rounds hold a target sample: where all take part, all participations are equal."""
-    owners = {plan.retained.owner[sample] for sample in request.samples}
-    wanted = set(request.samples)
-    return sum(
-        bool(wanted.intersection(plan.batch(number, step, client, occurrence)))
-        for number, cohort in enumerate(cohorts, 1)
-        for client, occurrence in occurrences(cohort)
-        if client in owners
-        for step in range(1, plan.law.steps + 1)
-    )
-
-
-def _participations(plan: Plan, request: Request, cohorts: Iterable[tuple[int, ...]]) -> int:
-    """How often the target, or the owner of a target sample, takes part in the kept rounds."""
-    owners = {plan.retained.owner[s] for s in request.samples} | set(request.clients)
-    return sum(client in owners for cohort in cohorts for client in cohort)
