@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import offers
-from fuaudit.options import option_values
+from fuaudit.errors import UsageError
 from fuaudit.plans import Population
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
@@ -142,15 +142,21 @@ def sums_of(run: Run) -> Sums | None:
 
 
 def _parties(run: Run, suite: str | None, buffers: tuple[Buffer, ...]) -> tuple[Sent, ...]:
-    """What parties send in the largest buffer; empty where there are no messages, or bits of values are not known."""
-    from fuaudit.secure.sizes import sent  # imports cryptography, which no listing of a run needs
+    """What parties send in the largest buffer, by the transport that had the sums made.
 
-    stages = run.exchange.client_stages.stages
-    bits = option_values(stages[-1]).get("bits") if stages else None
-    if suite not in EXACT or type(bits) is not int:
+    Empty where no suite did, and where no suite of that name could: the ledger says what it likes, and audits judge it.
+    """
+    if suite not in EXACT:
         return ()
-    sizes = [buffer.size for buffer in buffers]
-    return sent(suite, max(sizes), _columns(run), bits, max(2 * min(sizes) - 1, *sizes))
+    from fuaudit.secure.sizes import sent  # imports cryptography, which no listing of a run needs
+    from fuaudit.secure.suites import Books
+
+    largest, columns = max(buffer.size for buffer in buffers), _columns(run)
+    try:
+        transport = run.exchange.secured(suite, Books()).transport
+        return sent(suite, largest, columns, transport.bits, transport.suite.most)
+    except UsageError:
+        return ()
 
 
 def _columns(run: Run) -> int:
