@@ -21,7 +21,7 @@ from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import build, called
-from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
+from fuaudit.training.asking import COLUMNS, STATE, Kind, are_columns, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.events import Failed, Rejected
 from fuaudit.training.rounds import (
     CLIENT,
@@ -561,8 +561,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
             named = _named(stages[other], context.cohort).tolist()
             found = [said[row] if is_named else found[row] for row, is_named in enumerate(named)]
     agreed = asked(stages[part], "agree", COLUMNS, found, here.without_own())
-    ascending = bool((agreed[1:] > agreed[:-1]).all())
-    if not ascending or (len(agreed) and not 0 <= int(agreed[0]) <= int(agreed[-1]) < columns):
+    if not are_columns(agreed, columns):
         raise PluginError(
             f"{called(stages[part])}, agree in round {context.number}, must return ascending columns from 0 to "
             f"{columns - 1}, each once, and not {agreed.tolist()[:8]}",

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
+from fuaudit.training.asking import are_columns
 from fuaudit.training.events import Rejected
 from fuaudit.training.exchange import NOT_FINITE, REJECTED_FOR
 from fuaudit.training.received import Received
@@ -104,8 +105,7 @@ class Inbox:
             told = "rows have come already" if self.agreeing else "the clients of this config agree on no coordinates"
             raise UsageError(f"coordinates cannot be agreed on: {told}")
         found = _columns_of(coordinates)
-        inside = found is not None and (not len(found) or 0 <= int(found[0]) <= int(found[-1]) < self.dimension)
-        if found is None or not inside or not bool((found[1:] > found[:-1]).all()):
+        if found is None or not are_columns(found, self.dimension):
             raise UsageError(f"coordinates must ascend, each once, as whole numbers from 0 to {self.dimension - 1}")
         self.coordinates = found
 
