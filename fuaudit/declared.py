@@ -170,6 +170,19 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _DEPENDS_ON,
         Word("answered", bool, "whether every participant is sent the aggregator's row as well", False),
         Word(
+            "bits",
+            int,
+            "of how many bits each number of a row is, as it tells the size of an update; a suite adds up its rows "
+            "where it has the method step_of too. 0 where numbers are those of the run's type",
+            0,
+        ),
+        Word(
+            "per_client",
+            int,
+            "of an agreement: how many coordinates a client proposes at most; 0 where it does not say",
+            0,
+        ),
+        Word(
             "releases",
             FunctionType,
             "releases(columns): the Released that it tells in rounds over so many columns; a config's [budget] asks "
@@ -277,6 +290,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "whether of a row it sends some coordinates alone, all times one number, and divides by all participations",
             False,
         ),
+        Word("byzantine", int, "how many Byzantine clients of a round it reckons with", 0),
         _VECTORISED,
         _ABRUPT,
         _DRAWS,
@@ -340,7 +354,7 @@ AGREEMENT = "propose", "agree"
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "aggregators": ("publishes",),
     "byzantine": ("settle", "proposals"),
-    "client_stages": ("settle",),
+    "client_stages": ("settle", "step_of"),
     "laws": ("included",),
     "stages": ("rows_left", "publishes"),
     "transports": ("require_places", "rows_left", "buffers", "members", "secured", "mean_of"),

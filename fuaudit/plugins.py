@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fuaudit.training.dropouts import Dropouts
     from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed, Suspected
     from fuaudit.training.exchange import Delivery, Exchange
+    from fuaudit.training.grid import Grid, grid_of
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
     from fuaudit.training.server_step import ServerStep
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
     "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
-    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault",
+    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed", "KnownFault",
     "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
     "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
     "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
@@ -74,7 +75,7 @@ __all__ = [
     "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
     "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
-    "federation", "fitting", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
+    "federation", "fitting", "grid_of", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -97,6 +98,7 @@ _HOMES = {
     "training.dropouts": "Dropouts",
     "training.events": "Answered Rejected Released Sent Summed Suspected",
     "training.exchange": "Delivery Exchange",
+    "training.grid": "Grid grid_of",
     "training.learner": "PLAIN Learner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
     "training.server_step": "ServerStep",

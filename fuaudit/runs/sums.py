@@ -6,12 +6,11 @@ Exposure is that of the largest round of the run, over a lot that is uniform, to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.declared import offers
+from fuaudit.declared import offers, says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population
 from fuaudit.runs.layout import MODEL
@@ -135,8 +134,7 @@ def sums_of(run: Run) -> Sums | None:
     if not any(buffer.size > 1 for buffer in buffers):
         return None
     suite = suite_of(run.ledger)
-    told: Mapping[str, Any] = run.config.transport or {}
-    feared = told.get("byzantine", 0)
+    feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
     return Sums(suite, buffers, run.rounds_executed, feared, _parties(run, suite, buffers))
 

@@ -29,7 +29,7 @@ from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.silence import NOBODY, ORDER, is_here, unanswered
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
+from fuaudit.secure.terms import BITS, LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
 
 
 @dataclass
@@ -169,10 +169,15 @@ class Suite:
             raise UsageError(f"{SCARY} has no parties that could be processes")
         layout_of(2, self.most)
 
-    def start(self) -> None:
-        """The start-up test, once a process: the version of TenSEAL and the margin of noise. UsageError if it fails."""
+    def start(self, bits: int = BITS[0]) -> None:
+        """The start-up test, once a process: the version of TenSEAL and the margin of noise for values of so many bits.
+
+        Raises:
+            UsageError: it fails, or there is no layout for such values.
+        """
+        ring = layout_of(bits, self.most).ring
         if self.name.startswith("bfv"):
-            bfv.require_margin(layout_of(2, self.most).ring)
+            bfv.require_margin(ring)
 
     def sums(self, rows: Ints, bits: int) -> Ints:
         """The sums ``(c,)`` of rows ``(s, c)`` int64, whose values have so many bits.

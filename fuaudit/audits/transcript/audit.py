@@ -25,7 +25,7 @@ from fuaudit.audits.transcript.known import (
     wrong_rule,
 )
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
-from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, wrong_told
+from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import CHAIN, MODEL
@@ -218,6 +218,7 @@ def _of_view(
         NOT_DRAWN,
         AS_COMMITTED,
         FIGURES_TOLD,
+        *sizes_told(case.run),
         *filter(None, [named.trusts]),
         *[SAMPLES_GONE] * any(request.samples for request in case.run.requests),
     )
