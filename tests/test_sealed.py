@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fuaudit_plugins.secure_sum import SecuredSum
 from secure_transcripts import Kept as InMemory
 from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, trained
@@ -21,7 +22,7 @@ from fuaudit.audits.transcript.served import _after, served
 from fuaudit.commitments.blocks import digest_from, state_after
 from fuaudit.commitments.view import View
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError, RedactedError, UsageError
+from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request, UniformLaw, WeightedLaw
@@ -544,6 +545,14 @@ def test_sums_of_a_round_that_fails_are_found(tmp_path):
     assert (found.verdict, found.details) == (
         "FAIL", ("round 2, sum: sums were opened, and the round fails with so few: an honest server opens none then",),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["mean_of", "members"])
+@pytest.mark.parametrize("broken", [lambda *_: 1 // 0, lambda *_: None], ids=["raises", "gives nothing"])
+def test_a_transport_that_breaks_in_an_audit_is_blamed_by_name(views, monkeypatch, method, broken):
+    monkeypatch.setattr(SecuredSum, method, broken)
+    with pytest.raises(PluginError, match=f"SecuredSum, {method}, (raised ZeroDivisionError|returned NoneType)"):
+        looked_at(load_run(views["plain"].path))
 
 
 @pytest.fixture(scope="module")

@@ -55,11 +55,11 @@ def step_of(run: Run) -> float | None:
     Raises:
         UsageError: the transport has no sums that the run's suite could make.
     """
-    transport: Any = run.exchange.secured(str(suite_of(run.ledger)), Books()).transport
-    if not offers(transport, "mean_of"):
+    exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
+    if not offers(exchange.transport, "mean_of"):
         return None
     one = np.ones(run.model.numel(), dtype=np.int64)
-    return float(transport.mean_of(one, 1, run.model.double())[0])
+    return float(exchange.mean_of(one, 1, run.model.double())[0])
 
 
 def noise_of(run: Run) -> Noise | None:

@@ -21,8 +21,6 @@ from fuaudit.secure.exposure import Buffer, exposed, meeting
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
-from fuaudit.training.asking import asked
-from fuaudit.training.exchange import BUFFERS
 
 if TYPE_CHECKING:
     from fuaudit.secure.sizes import Sent
@@ -33,10 +31,9 @@ POINTS = 12
 
 def buffers_of(run: Run) -> tuple[Buffer, ...]:
     """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
-    transport = run.exchange.transport
-    if not offers(transport, "buffers"):
+    if not offers(run.exchange.transport, "buffers"):  # then nobody counts places
         return ()
-    return tuple(Buffer(*pair) for pair in asked(transport, "buffers", BUFFERS, _places(run)))
+    return tuple(Buffer(*pair) for pair in run.exchange.buffers(_places(run)))
 
 
 def _places(run: Run) -> int:

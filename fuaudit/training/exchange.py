@@ -10,7 +10,7 @@ are chains of stages. Most exchanges are plain: no client stage, and a transport
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import nan
@@ -43,6 +43,8 @@ from fuaudit.training.stages import NO_STAGES, Chain, Stage, least_rows, require
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fuaudit.draws import Labelled
+    from fuaudit.secure.streams import Ints
     from fuaudit.secure.suites import Books
 
 
@@ -169,7 +171,22 @@ BUFFERS = Kind(
         and all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] and pair[0] > 0 for pair in answer)
     ),
 )
+MEMBERS = Kind(
+    "a list of tuples of clients",
+    lambda answer: (
+        isinstance(answer, list)
+        and all(isinstance(some, tuple) and all(type(client) is int for client in some) for some in answer)
+    ),
+)
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
+
+
+def _row_of(columns: int, like: Tensor) -> Kind:
+    """A row of so many columns, of the kind of a tensor."""
+    return Kind(
+        f"a row ({columns},) of {like.dtype}",
+        lambda answer: is_tensor(answer, like) and answer.shape == (columns,),
+    )
 
 
 @dataclass(frozen=True)
@@ -311,6 +328,29 @@ class Exchange:
             )
         transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books, apart)
         return replace(self, transport=transport)
+
+    def buffers(self, places: int) -> list[tuple[int, int]]:
+        """Of each buffer of so many participations how many are in it, and from how many rows on it opens.
+
+        Empty where the transport says nothing of buffers.
+        """
+        if not offers(self.transport, "buffers"):
+            return []
+        found: list[tuple[int, int]] = asked(self.transport, "buffers", BUFFERS, places)
+        return found
+
+    def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
+        """Which clients, of those at the places of a round, its lot puts into each sum; of a transport that says it."""
+        found: list[tuple[int, ...]] = asked(self.transport, "members", MEMBERS, places, lot)
+        return found
+
+    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
+        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows.
+
+        Of a transport that says it.
+        """
+        made: Tensor = asked(self.transport, "mean_of", _row_of(len(total), like), total, rows, like)
+        return made
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""

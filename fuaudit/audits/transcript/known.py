@@ -24,6 +24,7 @@ from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.recheck import Checked, Finding, Known
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.publishing import require_unpublished
 
 Columns = Callable[[int], tuple[int, str] | None]
@@ -43,7 +44,8 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         EvidenceError: its rounds draw with keys of several generations.
     """
     suite, keys = str(suite_of(run.ledger)), committed_keys(run)
-    transport: Any = run.exchange.secured(suite, Books()).transport
+    exchange = run.exchange.secured(suite, Books())
+    transport = exchange.transport
     clients = {who: key for who, key in keys.items() if isinstance(who, int)}
     witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
     generation, ends, cohort = _generation(run), run.signatories.ends, _cohort(run)
@@ -61,7 +63,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         ends=ends,
         earlier=generation * run.law.rounds,
         cohort=lambda number: tuple(sorted({*cohort(number)})),
-        buffers=_buffers(run, transport, cohort) if ends and known_order and offers(transport, "members") else None,
+        buffers=_buffers(run, exchange, cohort) if ends and known_order and offers(transport, "members") else None,
         columns=columns if columns is not None else all_columns(run),
         agrees=run.exchange.agrees,
     )
@@ -107,7 +109,9 @@ def all_columns(run: Run) -> Columns | None:
     return lambda number: whole
 
 
-def _buffers(run: Run, transport: Any, cohort: Cohorts) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
+def _buffers(
+    run: Run, exchange: Exchange, cohort: Cohorts
+) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
     """Who is with whom, by what clients contributed to a round's lot: no secret is needed."""
 
     def buffers(number: int, contributions: Mapping[int, bytes]) -> list[tuple[int, ...]]:
@@ -116,8 +120,7 @@ def _buffers(run: Run, transport: Any, cohort: Cohorts) -> Callable[[int, Mappin
         generations = [Generation(_nobodys, b"", lambda _, clients: key) for _ in run.contexts]
         draws = PlannedDraws(run.segments, tuple(generations))
         lot = draws.lot(number, Place("transport"), sorted(contributions))
-        found: list[tuple[int, ...]] = transport.members(cohort(number), lot)
-        return found
+        return exchange.members(cohort(number), lot)
 
     return buffers
 

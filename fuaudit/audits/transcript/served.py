@@ -137,10 +137,10 @@ def _half(
 ) -> ServedRound:
     """What the server makes of the sums of a round."""
     vector, state = run.checkpoint(number - 1)
-    vector, transport, learner = vector.to(device), exchange.transport, run.learner
+    vector, learner = vector.to(device), run.learner
     before = {name: tensor.to(device) for name, tensor in stripped(SERVER, state).items()}
     count = len(vector) if columns is None else len(columns)
-    means = [transport.mean_of(np.asarray(one.sums), len(one.members), vector) for one in sums]
+    means = [exchange.mean_of(np.asarray(one.sums), len(one.members), vector) for one in sums]
     rows = torch.stack(means) if means else vector.new_empty(0, count)
     total = 0 if run.sealed else run.plan.retained.size  # no stage asks for it where it is not known
     cohort = _nobody(device, len(run.members), total).counted(len(rows))
