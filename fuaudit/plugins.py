@@ -48,7 +48,17 @@ if TYPE_CHECKING:
         strategies,
     )
     from fuaudit.training.dropouts import Dropouts
-    from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed, Suspected
+    from fuaudit.training.events import (
+        COORDINATES_OUTSIDE,
+        COORDINATES_TWICE,
+        TOO_MANY_COORDINATES,
+        Answered,
+        Rejected,
+        Released,
+        Sent,
+        Summed,
+        Suspected,
+    )
     from fuaudit.training.exchange import Delivery, Exchange
     from fuaudit.training.grid import Grid, grid_of
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
@@ -64,18 +74,19 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
-    "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
-    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed", "KnownFault",
-    "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
-    "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
-    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
-    "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed",
-    "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
-    "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
-    "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
-    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
-    "federation", "fitting", "grid_of", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
+    "CLOSED", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "PLAIN", "START",
+    "TOO_MANY_COORDINATES", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books", "Case", "Claim",
+    "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError",
+    "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed", "KnownFault", "Labelled",
+    "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws",
+    "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy",
+    "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage",
+    "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "UniformLaw",
+    "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_adversary",
+    "check_aggregator", "check_agreement", "check_audit", "check_byzantine", "check_client_stage", "check_dataset",
+    "check_law", "check_model", "check_solver", "check_transport", "check_unlearner", "coordinates_digest",
+    "exact_laws", "exact_under", "exactness", "federation", "fitting", "grid_of", "require_step_sizes", "rows_of",
+    "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -96,7 +107,8 @@ _HOMES = {
     "secure.suites": "Books Suite",
     "secure.terms": "coordinates_digest",
     "training.dropouts": "Dropouts",
-    "training.events": "Answered Rejected Released Sent Summed Suspected",
+    "training.events": "COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES Answered Rejected Released Sent "
+    "Summed Suspected",
     "training.exchange": "Delivery Exchange",
     "training.grid": "Grid grid_of",
     "training.learner": "PLAIN Learner require_step_sizes",

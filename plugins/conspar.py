@@ -33,7 +33,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.plugins import Answered, Rejected, Released, RoundContext, Sent, UsageError
+from fuaudit.plugins import (
+    COORDINATES_OUTSIDE,
+    COORDINATES_TWICE,
+    TOO_MANY_COORDINATES,
+    Answered,
+    Rejected,
+    Released,
+    RoundContext,
+    Sent,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,11 +122,11 @@ class Consensus:
 def _wrong(proposal: Tensor, most: int, columns: int) -> str:
     """Why a proposal is not taken; empty where it is."""
     if len(proposal) > most:
-        return "too many coordinates"
+        return TOO_MANY_COORDINATES
     if bool(((proposal < 0) | (proposal >= columns)).any()):
-        return "a coordinate out of range"
+        return COORDINATES_OUTSIDE
     ascending = bool((proposal[1:] > proposal[:-1]).all())  # as an honest client's are
-    return "a coordinate twice" if not ascending and len(proposal.unique()) < len(proposal) else ""
+    return COORDINATES_TWICE if not ascending and len(proposal.unique()) < len(proposal) else ""
 
 
 def top(row: Tensor, count: int) -> Tensor:

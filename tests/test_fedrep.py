@@ -203,9 +203,9 @@ def test_what_no_client_may_propose_is_rejected_by_name():
     assert told == [*sent, *answered, Released("conspar", {"dim": 5, "per_client": 2, "alpha": 0.0})]
     for wrong, why in (
         ([0, 1, 2], "too many coordinates"),
-        ([2, 2], "a coordinate twice"),
-        ([0, 5], "a coordinate out of range"),
-        ([-1], "a coordinate out of range"),
+        ([2, 2], "coordinates twice"),
+        ([0, 5], "coordinates out of range"),
+        ([-1], "coordinates out of range"),
     ):
         found, told = agreed_on([[4], wrong, [3]])
         assert (found, told[2]) == ([3, 4], Rejected(2, why))

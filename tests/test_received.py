@@ -35,8 +35,7 @@ from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import RECEIVED, of_round
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.asking import are_columns
-from fuaudit.training.events import Rejected
-from fuaudit.training.exchange import REJECTED_FOR
+from fuaudit.training.events import REJECTED_FOR, Rejected
 from fuaudit.verification.case import Case
 from fuaudit.verification.examine import examine
 from fuaudit.verification.gather import gather

@@ -22,7 +22,7 @@ from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import build, called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, are_columns, asked, is_tensor, proposals, rows_and_state
-from fuaudit.training.events import Failed, Rejected
+from fuaudit.training.events import NOT_FINITE, REJECTED_FOR, Failed, Rejected
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
@@ -145,24 +145,10 @@ class Clear:
         return self
 
 
-NOT_FINITE, TOO_FEW, LOST = "not finite", "too few rows", "a memory that is not finite"
-"""Why an exchange rejects a row itself, why a round fails, and why a memory is set to zero."""
+TOO_FEW, LOST = "too few rows", "a memory that is not finite"
+"""Why a round fails, and why a memory is set to zero."""
 OF_ITS_OWN = NOT_FINITE, TOO_FEW, LOST
 """What it tells of a round itself, in this order."""
-
-REJECTED_FOR = (
-    "no numbers",
-    "wrong length",
-    NOT_FINITE,
-    "twice",
-    "late",
-    "not in the round",
-    "too many coordinates",
-    "coordinates twice",
-    "coordinates out of range",
-)
-"""Why a message of a real federation is not taken. Records name these by their places here: new ones come at the end.
-"""
 
 BUFFERS = Kind(
     "a list of pairs of whole numbers",

@@ -31,7 +31,7 @@ class Received:
         counts: of how many participations each row is the mean; None where rows are shown.
         absent: the places of those who did not answer, ascending.
         rejected: whose messages were not taken and why, a pair of client and reason each, ascending; reasons are of
-            :data:`~fuaudit.training.exchange.REJECTED_FOR`.
+            :data:`~fuaudit.training.events.REJECTED_FOR`.
         discarded: how many sums were not taken.
         coordinates: which columns all agreed on, ``(c,)``, ascending; None for all.
     """
