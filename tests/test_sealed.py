@@ -18,7 +18,7 @@ from tests_support import AUDIT_KEY, in_messages, secret
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.transcript.audit import Transcript, _checked
 from fuaudit.audits.transcript.known import draws_in_order, known_of
-from fuaudit.audits.transcript.served import _after, served
+from fuaudit.audits.transcript.served import _half, _stored, served
 from fuaudit.commitments.blocks import digest_from, state_after
 from fuaudit.commitments.view import View
 from fuaudit.draws import Keyed
@@ -499,7 +499,8 @@ def modelled(view, number):
     behind = [one for one in messages(view) if one.round == number and one.step not in ("lot", "columns")]
     sums = [one for _, one in sorted(opened_in(behind).items())]
     exchange = view.exchange.secured(suite_of(view.ledger), Books())
-    vector, state = _after(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
+    after = _half(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
+    vector, state = _stored(view, number, after)
     view = holding(view, number, vector, state)
 
     def course(event):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import offers, says
@@ -17,7 +16,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import chain_of
-from fuaudit.secure.exposure import Buffer, exposed, meeting
+from fuaudit.secure.exposure import Buffer, exposed, meeting, within
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
@@ -71,7 +70,7 @@ class Sums:
     def over(self, colluders: int) -> tuple[float, float]:
         """With which chance a row is open in a round, and at least once in all rounds."""
         chance = exposed(self.suite, self.buffers, colluders)
-        return float(chance), self._ever(chance)
+        return float(chance), within(chance, self.rounds)
 
     @property
     def colluders(self) -> list[int]:
@@ -84,11 +83,7 @@ class Sums:
     def meetings(self) -> tuple[float, float]:
         """How often two given clients are in one buffer on average, and with which chance they ever are."""
         chance = meeting(self.buffers)
-        return float(chance * self.rounds), self._ever(chance)
-
-    def _ever(self, chance: Fraction) -> float:
-        """With which chance what happens in a round with this one happens at least once in all rounds."""
-        return 1 - float(1 - chance) ** self.rounds
+        return float(chance * self.rounds), within(chance, self.rounds)
 
     @property
     def in_short(self) -> str:

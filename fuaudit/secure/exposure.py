@@ -82,9 +82,12 @@ def _at_least(needed: int, size: int, places: int, colluders: int) -> Fraction:
     return Fraction(ways, comb(others, partners))
 
 
-def within(chance: Fraction, rounds: int) -> Fraction:
-    """With which chance it happens at least once in so many rounds, each with a lot of its own."""
-    return 1 - (1 - chance) ** rounds
+def within(chance: Fraction, rounds: int) -> float:
+    """With which chance it happens at least once in so many rounds, each with a lot of its own; rounded once a round.
+
+    A fraction would have as many digits as all of the rounds together.
+    """
+    return 1 - float(1 - chance) ** rounds
 
 
 def meeting(buffers: Sequence[Buffer]) -> Fraction:

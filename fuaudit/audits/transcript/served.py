@@ -119,13 +119,6 @@ def unordered(run: Run) -> bool:
     return run.sealed and not draws_in_order(run.law)
 
 
-def _after(
-    run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
-) -> tuple[Tensor, State]:
-    """Model and state after a round, of what is stored before it and the sums of its buffers in their order."""
-    return _stored(run, number, _half(run, exchange, number, sums, columns, device))
-
-
 def _stored(run: Run, number: int, after: ServedRound) -> tuple[Tensor, State]:
     """Model and state after a round."""
     vector = run.checkpoint(number - 1)[0].to(after.row.device)
