@@ -26,6 +26,7 @@ from fuaudit.declared import says
 from fuaudit.draws import END, Draws, Position, Stream
 from fuaudit.draws.columns import Column, Derived
 from fuaudit.errors import UsageError
+from fuaudit.models.layout import linear_stack
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.cuts import Carrier
 from fuaudit.plans.involvement import involvements
@@ -34,7 +35,7 @@ from fuaudit.plans.telling import participations_of, telling
 from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
-from fuaudit.training.engines import Engine
+from fuaudit.training.engines import Engine, engine
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case
@@ -281,10 +282,13 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
 def stepping(ready: Setup) -> Engine:
     """What takes the local steps of both sides: each once where they are given equal bits.
 
-    A model of another package may keep something from call to call, so it is asked for both sides.
+    Any engine will do, as long as both sides have the same: plans of small models go abreast in the one that is made
+    for many. A model of another package may keep something from call to call, so it is asked for both sides.
     """
-    own = registry.find("models", ready.config.model["use"]).own
-    return SharedSteps(ready.engine) if own else ready.engine
+    if not registry.find("models", ready.config.model["use"]).own:
+        return ready.engine
+    small = linear_stack(ready.procedure.module)
+    return SharedSteps(engine("batched") if small else ready.engine)
 
 
 @dataclass(frozen=True)

@@ -82,10 +82,11 @@ def same_bits(one: object, other: object) -> bool:
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and repr(one) == repr(other)
     alike = (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
-    return alike and torch.equal(_bits(one), _bits(other))
+    return alike and torch.equal(bits_of(one), bits_of(other))
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def bits_of(tensor: Tensor) -> Tensor:
+    """The bits of numbers, each read as one whole number; of the shape of the tensor."""
     return tensor.contiguous().view(WHOLE[tensor.itemsize])
 
 

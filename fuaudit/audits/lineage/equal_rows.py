@@ -24,6 +24,7 @@ from fuaudit.verification.case import Case
 from fuaudit.verification.erased_rows import AtHand, of_nobody_retained, to_be_forgotten
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Verdict
+from fuaudit.verification.shared_steps import ROWS_AT_ONCE, bits_of
 
 NEAR = "Near copies are not looked for; by receipts only equal bits are found."
 NO_NEAR = "No retained row is a near copy of an erased one: they are not looked for."
@@ -84,16 +85,28 @@ def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Re
 
 def _by_inputs(dataset: Dataset, retained: list[int], erased: list[int]) -> Iterable[tuple[int, int]]:
     """Pairs with inputs that are equal as numbers, whatever their labels."""
-    if not erased:
+    if not erased or not retained:
+        return
+    # sums sort out most rows at a tenth of the cost of digests: equal bits have equal sums
+    alike = torch.isin(_sums(dataset, retained), _sums(dataset, erased))
+    retained = torch.tensor(retained)[alike].tolist()
+    if not retained:
         return
 
     def digests(rows: list[int]) -> list[bytes]:
         return row_digests(_one_zero(dataset.inputs[torch.tensor(rows)]), torch.zeros(len(rows), dtype=torch.int64))
 
     first = dict(zip(reversed(digests(erased)), reversed(erased), strict=True))
-    for row, digest in zip(retained, digests(retained) if retained else [], strict=True):
+    for row, digest in zip(retained, digests(retained), strict=True):
         if digest in first:
             yield row, first[digest]
+
+
+def _sums(dataset: Dataset, rows: list[int]) -> Tensor:
+    """The sum of the bits of each row's inputs, read as whole numbers, ``(n,)``."""
+    some = torch.tensor(rows).split(ROWS_AT_ONCE)
+    bits = (bits_of(_one_zero(dataset.inputs[at])) for at in some)
+    return torch.cat([each.flatten(1).sum(dim=1, dtype=torch.int64) for each in bits])
 
 
 def _one_zero(inputs: Tensor) -> Tensor:

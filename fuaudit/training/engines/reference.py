@@ -14,8 +14,8 @@ from fuaudit.training.solvers import Outcome, Steps
 
 def local_steps(
     module: nn.Module, problem: ClientProblem, vector: Tensor, batches: Tensor, steps: Steps
-) -> tuple[Tensor, Tensor]:
-    """One participation: model and velocity ``(d,)`` after a step for each of the batches ``(E, B)``.
+) -> tuple[Tensor, Tensor | None]:
+    """One participation: model, and with momentum velocity, ``(d,)`` after a step for each of the batches ``(E, B)``.
 
     ``steps`` are those of this participation: its drift and velocity are vectors ``(d,)``. The module is used as
     a workspace: its parameters are overwritten, each in memory of its own (views of one vector could share
@@ -25,8 +25,10 @@ def local_steps(
     layout = problem.layout
     sent = [value.view_as(p) for p, value in zip(parameters, layout.split(vector), strict=True)]
     drift = None if steps.drift is None else layout.split(steps.drift)
-    start = torch.zeros_like(vector) if steps.velocity is None else steps.velocity.clone()
-    velocity = [value.view_as(p) for p, value in zip(parameters, layout.split(start), strict=True)]
+    velocity = list[Tensor]()
+    if steps.momentum:
+        start = torch.zeros_like(vector) if steps.velocity is None else steps.velocity.clone()
+        velocity = [value.view_as(p) for p, value in zip(parameters, layout.split(start), strict=True)]
     with torch.no_grad():
         for parameter, value in zip(parameters, sent, strict=True):
             parameter.copy_(value)
@@ -53,7 +55,8 @@ def local_steps(
                 if steps.momentum:
                     direction = velocity[at].mul_(steps.momentum).add_(direction, alpha=1 - steps.dampening)
                 parameter.add_(direction, alpha=-steps.size)
-    return layout.join([parameter.detach() for parameter in parameters]), layout.join(velocity)
+    end = layout.join([parameter.detach() for parameter in parameters])
+    return end, layout.join(velocity) if velocity else None
 
 
 def _clipped(
@@ -89,7 +92,7 @@ def participate(
     vector = vectors[at[0]]
     end, speed = local_steps(module, problem, vector, batches[at], steps[at])
     into.updates[at] = vector - end
-    if into.velocity is not None:
+    if into.velocity is not None and speed is not None:
         into.velocity[at] = speed
 
 
