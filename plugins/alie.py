@@ -28,7 +28,7 @@ from math import isfinite
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit_plugins.byzantine import mean, theirs
+from fuaudit_plugins.byzantine import mean
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError
 
@@ -64,7 +64,7 @@ class ALittleIsEnough(Stateless):
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.exchange.Byzantine`."""
-        named = theirs(self.clients, context.cohort)
+        named = context.cohort.named(self.clients)
         seen = updates[~named if self.sees == "all" else named].double()  # no square of a float32 overflows there
         if not len(seen) or not bool(named.any()):
             return updates, state

@@ -1,4 +1,4 @@
-"""What attacks share: whose rows are theirs, whom they copy, and a mean with fixed bits.
+"""What attacks share: whom they copy, and a mean with fixed bits.
 
 docs/attacks.md has all attacks, what each sees, and who is right where libraries differ.
 """
@@ -11,13 +11,6 @@ from fuaudit.plugins import Cohort, weighted_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def theirs(clients: tuple[int, ...], cohort: Cohort) -> Tensor:
-    """At which places of a round some clients stand, bool ``(n,)``."""
-    import torch
-
-    return torch.isin(cohort.clients, cohort.clients.new_tensor(clients))
 
 
 def mean(rows: Tensor) -> Tensor:

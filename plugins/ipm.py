@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit_plugins.byzantine import mean, theirs
+from fuaudit_plugins.byzantine import mean
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError
 
@@ -48,7 +48,7 @@ class InnerProductManipulation(Stateless):
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.exchange.Byzantine`."""
-        honest = updates[~theirs(self.clients, context.cohort)]
+        honest = updates[~context.cohort.named(self.clients)]
         if not len(honest):
             return updates, state
         return (-self.magnitude * mean(honest)).expand(updates.shape), state

@@ -550,7 +550,7 @@ def _applied(
     changed, after = asked(stage, "apply", rows_and_state(rows), rows.clone(), here, before)
     require_form(stage, before, after)
     if part in exchange.byzantine:
-        changed = torch.where(_named(stage, context.cohort).unsqueeze(-1), changed, rows)
+        changed = torch.where(context.cohort.named(stage.clients).unsqueeze(-1), changed, rows)
     if not bool(changed.isfinite().all()):
         _require_finite(exchange, stage, rows, changed, context)
     return changed, after
@@ -560,19 +560,13 @@ def _require_finite(exchange: Exchange, stage: object, rows: Tensor, changed: Te
     """PluginError where a client stage turned a finite row of honest clients into one that is not finite."""
     lost = context.cohort.present & rows.isfinite().all(dim=-1) & ~changed.isfinite().all(dim=-1)
     for part in exchange.byzantine:
-        lost &= ~_named(exchange.client_stages.stages[part], context.cohort)
+        byzantine: Any = exchange.client_stages.stages[part]
+        lost &= ~context.cohort.named(byzantine.clients)
     if bool(lost.any()):
         raise PluginError(
             f"{called(stage)}, apply in round {context.number}, turned a finite row into one that is not finite",
             "Where updates grew from round to round, lower the step size.",
         )
-
-
-def _named(stage: Any, cohort: Cohort) -> Tensor:
-    """At which places of a cohort, ``(n,)``, the clients of a Byzantine stage stand."""
-    import torch
-
-    return torch.isin(cohort.clients, torch.tensor(stage.clients, device=cohort.clients.device))
 
 
 def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContext) -> tuple[Tensor, Tensor]:
@@ -584,7 +578,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
         if offers(stages[other], "proposals"):
             theirs = exchange.seen_by(other, context)
             said = asked(stages[other], "proposals", each, deepcopy(found), rows.clone(), theirs)
-            named = _named(stages[other], context.cohort).tolist()
+            named = context.cohort.named(stages[other].clients).tolist()
             found = [said[row] if is_named else found[row] for row, is_named in enumerate(named)]
     agreed = asked(stages[part], "agree", COLUMNS, found, here.without_own())
     if not are_columns(agreed, columns):
@@ -739,7 +733,7 @@ def settled(exchange: Exchange, sending: Sending, delivery: Delivery, answer: Te
 def _as_meant(stage: Any, sending: Sending, delivery: Delivery, meant: Tensor) -> Tensor:
     """What was sent ``(n, c)``, with the rows of a Byzantine stage's clients as they came to it."""
     columns, cohort, sent, taken = sending.context.coordinates, sending.context.cohort, delivery.sent, delivery.taken
-    theirs = _named(stage, cohort) & (True if taken is None else taken)
+    theirs = cohort.named(stage.clients) & (True if taken is None else taken)
     return sent.where(~theirs.unsqueeze(-1), meant if columns is None else meant[:, columns])
 
 
@@ -749,10 +743,8 @@ def _finite(exchange: Exchange, context: ExchangeContext, kept: State) -> State:
     No update made it so, for those are finite here; so no mark of an erased row is lost. It is told in the clear alone:
     behind sums nobody is named for a value.
     """
-    import torch
-
     cohort, sound, lost = context.cohort, State(), set[int]()
-    theirs = torch.isin(cohort.clients, cohort.clients.new_tensor(sorted(exchange.deviating)))
+    theirs = cohort.named(exchange.deviating)
     for name, table in kept.items():
         rows = rows_of(table, cohort)
         gone = theirs & ~rows.isfinite().all(dim=-1)

@@ -161,12 +161,6 @@ def _is_own(kind: str, name: str) -> bool:
         return False
 
 
-def byzantine(exchange: Exchange) -> tuple[int, ...]:
-    """The clients who send what they like in some stage, ascending: what limits others need not limit them."""
-    stages: tuple[Any, ...] = exchange.client_stages.stages
-    return tuple(sorted({client for at in exchange.byzantine for client in stages[at].clients}))
-
-
 def past(exchange: Exchange, number: int) -> str:
     """How rows of others can leave past a client stage, sent on by Byzantine clients, in words; empty for not."""
     stages: tuple[Any, ...] = exchange.client_stages.stages

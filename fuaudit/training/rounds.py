@@ -7,7 +7,7 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -117,6 +117,12 @@ class Cohort:
         """
         taken = self.steps > 0
         return taken if self.empties else taken & (self.sizes > 0)
+
+    def named(self, clients: Iterable[int]) -> Tensor:
+        """At which places some clients stand, bool ``(*s, n)``."""
+        import torch
+
+        return torch.isin(self.clients, self.clients.new_tensor([*clients]))
 
     def counted(self, rows: int) -> Cohort:
         """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.

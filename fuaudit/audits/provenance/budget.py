@@ -19,7 +19,7 @@ from fuaudit.runs.released import asked_of_clients, lost_elsewhere, release_of, 
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full, span
 from fuaudit.training.capped import capped, charged, most_at_once
-from fuaudit.training.releases import byzantine, no_word, outside_parts, part_at
+from fuaudit.training.releases import no_word, outside_parts, part_at
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -118,5 +118,5 @@ def _lost(run: Run) -> str:
 
 def _covered(run: Run) -> str:
     """Whom a budget leaves out, as a sentence; empty for nobody."""
-    named = ", ".join(map(str, byzantine(run.exchange)))
+    named = ", ".join(map(str, sorted(run.exchange.deviating)))
     return f" Clients who are Byzantine by the config are not covered: {named}." if named else ""
