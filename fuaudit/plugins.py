@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fuaudit.data import Dataset
     from fuaudit.data.adversaries import Adversary
     from fuaudit.draws import END, START, Address, Draws, Keyed, Labelled, Position, Purpose, Stream
+    from fuaudit.draws.labelled import MOST_BOUND
     from fuaudit.errors import EvidenceError, PluginError, UsageError
     from fuaudit.plans import (
         AvailabilityLaw,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
     from fuaudit.training.server_step import ServerStep
     from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
-    from fuaudit.training.stages import Mean, Momentum, SizeWeighted, Stage, Stateless, weighted_sum
+    from fuaudit.training.stages import Mean, Momentum, SizeWeighted, Stage, Stateless, mean, weighted_sum
     from fuaudit.unlearning import EVERY_LAW, Context, Editor, Rewriter, Unlearner, exact_under
     from fuaudit.unlearning.faults import Facts, KnownFault, MemoryKept, WrongRelative
     from fuaudit.verification.case import Case
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "PLAIN", "START",
+    "CLOSED", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "MOST_BOUND", "PLAIN", "START",
     "TOO_MANY_COORDINATES", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books", "Case", "Claim",
     "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError",
     "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed", "KnownFault", "Labelled",
@@ -85,8 +86,8 @@ __all__ = [
     "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_adversary",
     "check_aggregator", "check_agreement", "check_audit", "check_byzantine", "check_client_stage", "check_dataset",
     "check_law", "check_model", "check_solver", "check_transport", "check_unlearner", "coordinates_digest",
-    "exact_laws", "exact_under", "exactness", "federation", "fitting", "grid_of", "require_step_sizes", "rows_of",
-    "strategies", "weighted_sum", "with_rows",
+    "exact_laws", "exact_under", "exactness", "federation", "fitting", "grid_of", "mean", "require_step_sizes",
+    "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -106,6 +107,7 @@ _HOMES = {
     "check_dataset check_law check_model check_solver check_transport check_unlearner",
     "secure.suites": "Books Suite",
     "secure.terms": "coordinates_digest",
+    "draws.labelled": "MOST_BOUND",
     "training.dropouts": "Dropouts",
     "training.events": "COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES Answered Rejected Released Sent "
     "Summed Suspected",
@@ -115,7 +117,7 @@ _HOMES = {
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
     "training.server_step": "ServerStep",
     "training.solvers": "Outcome Sgd Solver Steps",
-    "training.stages": "Mean Momentum SizeWeighted Stage Stateless weighted_sum",
+    "training.stages": "Mean Momentum SizeWeighted Stage Stateless mean weighted_sum",
     "unlearning": "EVERY_LAW Context Editor Rewriter Unlearner exact_under",
     "unlearning.faults": "Facts KnownFault MemoryKept WrongRelative",
     "verification.case": "Case",

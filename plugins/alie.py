@@ -28,9 +28,7 @@ from math import isfinite
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit_plugins.byzantine import mean
-
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor

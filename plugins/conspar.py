@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from fuaudit.plugins import (
     COORDINATES_OUTSIDE,
     COORDINATES_TWICE,
+    MOST_BOUND,
     TOO_MANY_COORDINATES,
     Answered,
     Rejected,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 BYTES = 4
 """Of a coordinate's number, as the paper counts."""
-FINEST = 2**31
-"""The largest denominator of a probability that is drawn."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Consensus:
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.per_client < 1 or not 0 <= self.alpha <= 1 or self.probability.denominator > FINEST:
+        if self.per_client < 1 or not 0 <= self.alpha <= 1 or self.probability.denominator > MOST_BOUND:
             raise UsageError(
                 f"consensus needs a per_client of at least 1 and an alpha from 0 to 1, not {self.per_client} and "
                 f"{self.alpha}",

@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit_plugins.byzantine import mean
-
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,9 +1,13 @@
 """Quantise: updates as whole numbers of a public step, by stochastic rounding.
 
 Every coordinate is clipped to [-clip, clip] and rounded to a neighbour among 2**bits - 1 evenly spaced values, up with
-the probability that keeps its mean (Alistarh et al., "QSGD", NeurIPS 2017, with one scale that everybody knows). Their
-distance is a power of two. So what is sent is a whole number in the scale of floats too, and sums in float64 are sums
-of whole numbers: exact, and the same in any order.
+the probability that keeps its mean (Alistarh et al., "QSGD", NeurIPS 2017). Their distance is a power of two. So what
+is sent is a whole number in the scale of floats too, and sums in float64 are sums of whole numbers: exact, and the same
+in any order.
+
+What differs from print, and why: print scales each row by its own norm, and sends it. Sums need one scale for all, so
+the clip is public, and numbers beyond it are cut: the mean that is kept is that of the clipped row. Print codes numbers
+in words of several lengths. Here all have ``bits`` bits, as the fields of a cryptographic sum have.
 
 Guarantee: none for privacy. The mean of what is sent is the clipped update; the rounding is the client's own draw.
 """

@@ -40,13 +40,10 @@ from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit.plugins import Delivery, RoundContext, Sent, Summed, Suspected, UsageError
+from fuaudit.plugins import MOST_BOUND, Delivery, RoundContext, Sent, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-FINEST = 2**31
-"""The largest denominator of a probability that is drawn."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class SparseSum:
 
     def require_places(self, places: int, trained: int) -> None:
         """Raises UsageError where rounds of so many participations with samples deliver nothing, or cannot be drawn."""
-        if trained < 2 or self.of_a_pair(trained).denominator > FINEST:
+        if trained < 2 or self.of_a_pair(trained).denominator > MOST_BOUND:
             told = (
                 f"sparse-sum adds up rows of two clients with samples at least, and of 2,000 at most, not of {trained}"
             )

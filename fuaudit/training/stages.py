@@ -65,6 +65,12 @@ def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
     return total.unsqueeze(-2)
 
 
+def mean(rows: Tensor) -> Tensor:
+    """The mean of rows, one at least, added in the order of places: ``(*s, n, d) -> (*s, 1, d)``."""
+    count = rows.shape[-2]
+    return weighted_sum(rows, rows.new_full(rows.shape[:-1], 1 / count))
+
+
 @dataclass(frozen=True)
 class Mean(Stateless):
     """The mean over places: 1 / K with multiplicity, as FATS needs it (a client drawn twice counts twice)."""
