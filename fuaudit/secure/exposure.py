@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 
+from fuaudit.secure.names import least_rows_of
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -34,8 +36,7 @@ def fewest(suite: str | None, buffer: Buffer) -> int:
 
     None is a sum that nobody can look into, by whatever means. ``docs/secure-aggregation.md`` has these bounds.
     """
-    least = {"mask": 2 * buffer.size // 3 + 1, "bfv+mask": buffer.size // 2 + 1}.get(suite or "", 2)
-    return max(buffer.smallest, least)
+    return max(buffer.smallest, least_rows_of(suite, buffer.size))
 
 
 def partners_needed(suite: str | None, buffer: Buffer) -> int:

@@ -34,7 +34,7 @@ from fuaudit.secure.messages import (
     require_distinct,
     require_enough,
 )
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER, has_key_holder
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
@@ -666,7 +666,7 @@ def cannot(known: Known, unread: Sequence[int]) -> tuple[str, ...]:
     """What a transcript of a suite does not show, a sentence each."""
     found = [*_ALWAYS, _OF_SUITE[known.suite]]
     found += [_FILLED] if known.suite != "plain" else []
-    found += [_WORD] if known.suite.startswith("bfv") else []
+    found += [_WORD] if has_key_holder(known.suite) else []
     found += [] if known.heads else [_NO_HEAD]
     found += [] if known.ends else [_NO_LOT]
     if unread:

@@ -22,7 +22,7 @@ from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_mas
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS, has_key_holder
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
@@ -176,7 +176,7 @@ class Suite:
             UsageError: it fails, or there is no layout for such values.
         """
         ring = layout_of(bits, self.most).ring
-        if self.name.startswith("bfv"):
+        if has_key_holder(self.name):
             bfv.require_margin(ring)
 
     def sums(self, rows: Ints, bits: int) -> Ints:
@@ -237,7 +237,7 @@ class Suite:
             if at in books.kept.told:
                 return _told(*books.kept.told[at], sorted(names), columns, bits, summed)
         with ExitStack() as parties:
-            members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
+            members, keyed = tuple(sorted(names)), has_key_holder(self.name)
             signing = signers or _new_signers(members, parties)
             keys = tuple(signing.clients[one].public for one in members)
             few = len(rows) if smallest is None else smallest

@@ -21,6 +21,7 @@ from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
+from fuaudit.secure.names import has_key_holder
 from fuaudit.secure.recheck import Checked, Finding, Known
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
@@ -47,7 +48,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     exchange = run.exchange.secured(suite, Books())
     transport = exchange.transport
     clients = {who: key for who, key in keys.items() if isinstance(who, int)}
-    witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
+    witness, holder = (keys[party] if has_key_holder(suite) else "" for party in PARTIES)
     generation, ends, cohort = _generation(run), run.signatories.ends, _cohort(run)
     known_order = not run.sealed or draws_in_order(run.law)
     return Known(
