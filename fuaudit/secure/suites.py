@@ -21,7 +21,7 @@ from fuaudit.secure.apart import Apart
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
-from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
+from fuaudit.secure.messages import Identity, Message, Signers, ids_bytes, list_digest, require_enough
 from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS, has_key_holder
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
@@ -102,15 +102,6 @@ def remembered(messages: Iterable[Message]) -> Books:
         elif message.step in ("witness", "receipt"):
             (books.witness if message.step == "witness" else books.holder).require_first(*at)
     return books
-
-
-@dataclass(frozen=True)
-class Signers:
-    """The identities of a run, by which its parties sign in all rounds. Who made them ends them."""
-
-    clients: Mapping[int, Identity]
-    witness: Identity
-    holder: Identity
 
 
 Record = Callable[[Message], None]
@@ -315,7 +306,7 @@ class Play:
 def _apart(play: Play) -> Opened:
     """Any suite, played by processes."""
     record = None if play.record is _nobody else play.record
-    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, play.books, record)
+    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, play.books.of, record)
 
 
 def _plain(play: Play) -> Opened:

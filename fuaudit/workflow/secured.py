@@ -72,7 +72,7 @@ def books_of(writer: RunWriter, plan: Plan) -> Books:
         return Books()
     messages = messages_after(writer.path, writer.transcript.chain, max(writer.stored, default=0))
     books = remembered(messages)
-    books.kept = kept(writer, plan, messages)
+    books.kept = kept(writer.run, writer.transcript, plan, messages)
     return books
 
 
