@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     )
     from fuaudit.training.dropouts import Dropouts
     from fuaudit.training.events import (
+        COORDINATES,
         COORDINATES_OUTSIDE,
         COORDINATES_TWICE,
         TOO_MANY_COORDINATES,
+        VALUES,
         Answered,
         Rejected,
         Released,
@@ -75,19 +77,20 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "MOST_BOUND", "PLAIN", "START",
-    "TOO_MANY_COORDINATES", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books", "Case", "Claim",
-    "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError",
-    "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed", "KnownFault", "Labelled",
-    "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws",
-    "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy",
-    "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage",
-    "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "UniformLaw",
-    "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_adversary",
-    "check_aggregator", "check_agreement", "check_audit", "check_byzantine", "check_client_stage", "check_dataset",
-    "check_law", "check_model", "check_solver", "check_transport", "check_unlearner", "coordinates_digest",
-    "exact_laws", "exact_under", "exactness", "federation", "fitting", "grid_of", "mean", "require_step_sizes",
-    "rows_of", "strategies", "weighted_sum", "with_rows",
+    "CLOSED", "COORDINATES", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "MOST_BOUND", "PLAIN",
+    "START", "TOO_MANY_COORDINATES", "VALUES", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
+    "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
+    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed",
+    "KnownFault", "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations",
+    "Plan", "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
+    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
+    "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed",
+    "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
+    "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
+    "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
+    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
+    "federation", "fitting", "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
+    "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -109,8 +112,8 @@ _HOMES = {
     "secure.terms": "coordinates_digest",
     "draws.labelled": "MOST_BOUND",
     "training.dropouts": "Dropouts",
-    "training.events": "COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES Answered Rejected Released Sent "
-    "Summed Suspected",
+    "training.events": "COORDINATES COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES VALUES Answered "
+    "Rejected Released Sent Summed Suspected",
     "training.exchange": "Delivery Exchange",
     "training.grid": "Grid grid_of",
     "training.learner": "PLAIN Learner require_step_sizes",

@@ -34,10 +34,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from fuaudit.plugins import (
+    COORDINATES,
     COORDINATES_OUTSIDE,
     COORDINATES_TWICE,
     MOST_BOUND,
     TOO_MANY_COORDINATES,
+    VALUES,
     Answered,
     Rejected,
     Released,
@@ -97,8 +99,8 @@ class Consensus:
         places = context.vectors.shape[-1] if context.coordinates is None else len(context.coordinates)
         nothing = context.vectors.new_zeros(0, dtype=torch.int64)
         agreed: Tensor = torch.cat([nothing, *self._taken(proposals, places, context)]).unique()
-        context.tell(Answered("coordinates", BYTES * len(agreed)))
-        context.tell(Answered("values", context.vectors.element_size() * len(agreed)))
+        context.tell(Answered(COORDINATES, BYTES * len(agreed)))
+        context.tell(Answered(VALUES, context.vectors.element_size() * len(agreed)))
         if bool(context.cohort.steps.any()):
             context.tell(self.releases(places))
         return agreed
@@ -108,10 +110,14 @@ class Consensus:
         law = {"dim": columns, "per_client": min(self.per_client, columns), "alpha": self.alpha}
         return Released("conspar", law)
 
+    def printed_bytes(self, proposing: int, columns: int) -> int:
+        """What the paper counts of a participation, (96 + 32 / m) K bits: m clients proposed k each, and K is m k."""
+        return (12 * proposing + 4) * min(self.per_client, columns)
+
     def _taken(self, proposals: list[Tensor], columns: int, context: RoundContext) -> Iterator[Tensor]:
         """The proposals that a client may make, of so many columns; the others are told."""
         for client, one in zip(context.cohort.clients.tolist(), proposals, strict=True):
-            context.tell(Sent(client, "coordinates", BYTES * len(one)))
+            context.tell(Sent(client, COORDINATES, BYTES * len(one)))
             if wrong := _wrong(one, self.per_client, columns):
                 context.tell(Rejected(client, wrong))
             else:

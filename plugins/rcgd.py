@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fuaudit_plugins.conspar import BYTES, top
 from fuaudit_plugins.robust import lengths, of_rows, require_rows, require_trim, trimmed
 
-from fuaudit.plugins import RoundContext, Sent, State, Stateless, UsageError, mean
+from fuaudit.plugins import COORDINATES, VALUES, RoundContext, Sent, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,8 +56,8 @@ class TopK(Stateless):
         for client, row, whole in zip(context.cohort.clients.tolist(), rows, updates, strict=True):
             sent = top(whole, self.per_client)
             row[sent] = whole[sent]
-            context.tell(Sent(client, "coordinates", BYTES * len(sent)))
-            context.tell(Sent(client, "values", updates.element_size() * len(sent)))
+            context.tell(Sent(client, COORDINATES, BYTES * len(sent)))
+            context.tell(Sent(client, VALUES, updates.element_size() * len(sent)))
         return rows, state
 
 

@@ -20,6 +20,7 @@ from fuaudit.secure.exposure import Buffer, exposed, meeting, within
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
+from fuaudit.training.events import VALUES
 
 if TYPE_CHECKING:
     from fuaudit.secure.sizes import Sent
@@ -154,5 +155,5 @@ def _columns(run: Run) -> int:
     model = run.arrays(MODEL)
     size, itemsize = sum(part.size for part in model.values()), next(iter(model.values())).itemsize
     told = [event for line in run.ledger.of_kind("round") for event in line.get("told", ())]
-    agreed = [event["size"] // itemsize for event in told if event["kind"] == "answered" and event["what"] == "values"]
+    agreed = [event["size"] // itemsize for event in told if event["kind"] == "answered" and event["what"] == VALUES]
     return max(agreed, default=int(size))

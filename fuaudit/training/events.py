@@ -14,6 +14,12 @@ from typing import Any, TypeAlias
 
 from fuaudit.errors import PluginError
 
+COORDINATES, VALUES = "coordinates", "values"
+"""What stages call the numbers of coordinates, and what stands there: accounts of traffic read these words.
+
+All else that is sent counts as values.
+"""
+
 
 @dataclass(frozen=True)
 class Sent:
