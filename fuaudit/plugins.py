@@ -62,7 +62,18 @@ if TYPE_CHECKING:
         Summed,
         Suspected,
     )
-    from fuaudit.training.exchange import Delivery, Exchange
+    from fuaudit.training.exchange import (
+        Agreement,
+        Buffered,
+        Byzantine,
+        ClientStage,
+        Delivery,
+        Exchange,
+        Limited,
+        Securable,
+        Secured,
+        Transport,
+    )
     from fuaudit.training.grid import Grid, grid_of
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
@@ -78,19 +89,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSED", "COORDINATES", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "MOST_BOUND", "PLAIN",
-    "START", "TOO_MANY_COORDINATES", "VALUES", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
-    "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
-    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Grid", "Keyed",
-    "KnownFault", "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations",
-    "Plan", "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
-    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
-    "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed",
-    "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
-    "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
-    "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
-    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
-    "federation", "fitting", "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
-    "with_rows",
+    "START", "TOO_MANY_COORDINATES", "VALUES", "Address", "Adversary", "Agreement", "Answered", "AvailabilityLaw",
+    "Books", "Buffered", "Byzantine", "Case", "Claim", "ClientStage", "Cohort", "Context", "Control", "Dataset",
+    "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Exchange", "Facts", "Figure",
+    "Finding", "Fitting", "Grid", "Keyed", "KnownFault", "Labelled", "Law", "Learner", "Limited", "Mean",
+    "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population",
+    "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
+    "Securable", "Secured", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State",
+    "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "Transport",
+    "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness",
+    "check_adversary", "check_aggregator", "check_agreement", "check_audit", "check_byzantine",
+    "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver", "check_transport",
+    "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness", "federation", "fitting",
+    "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -114,7 +125,8 @@ _HOMES = {
     "training.dropouts": "Dropouts",
     "training.events": "COORDINATES COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES VALUES Answered "
     "Rejected Released Sent Summed Suspected",
-    "training.exchange": "Delivery Exchange",
+    "training.exchange": "Agreement Buffered Byzantine ClientStage Delivery Exchange Limited Securable Secured "
+    "Transport",
     "training.grid": "Grid grid_of",
     "training.learner": "PLAIN Learner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",

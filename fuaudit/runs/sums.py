@@ -144,8 +144,7 @@ def _parties(run: Run, suite: str | None, buffers: tuple[Buffer, ...]) -> tuple[
 
     largest, columns = max(buffer.size for buffer in buffers), _columns(run)
     try:
-        transport = run.exchange.secured(suite, Books()).transport
-        return sent(suite, largest, columns, transport.bits, transport.suite.most)
+        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields)
     except UsageError:
         return ()
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from fuaudit.draws import Labelled
     from fuaudit.secure.streams import Ints
-    from fuaudit.secure.suites import Books
+    from fuaudit.secure.suites import Books, Suite
 
 
 class ClientStage(Stage, Protocol):
@@ -107,26 +107,64 @@ class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it. Four methods may be left out. Two are asked with how many
-    participations a round has at most, and how many of them can be of clients with samples: ``require_places(places,
-    trained)`` raises UsageError where such rounds could deliver nothing; ``rows_left(places, trained)`` says how many
-    rows come at most, else one a participation, or one of two with samples as sums. ``buffers(places)`` is of a
-    transport that puts so many participations into buffers by a uniform lot: how many are in each, and from how many
-    rows on it opens. ``members(places, lot)`` of such a one says which clients, of those at the places of a round, are
-    in each sum; the place of a sum is the number that its terms have. ``secured(suite, before, books, apart)`` is a
-    transport with the same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages
-    ``before``, and raises UsageError where it cannot; ``books`` is what its parties remember, ``apart`` says whether
-    these are processes, and its ``suite`` and the ``bits`` of a value can be read. Its ``mean_of(total, rows, like)``
-    is what the server is shown of an opened sum of so many rows: without that nobody can tell models from sums alone.
+    deliveries without cryptography; audits replay with it. It may have each method of :class:`Limited`,
+    :class:`Buffered` and :class:`Securable`. What else it declares is in :data:`fuaudit.declared.WORDS`.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
-        """Bring the rows of a round to the server."""
+        """Bring the rows ``(*s, n, c)`` of a round to the server."""
 
     def in_the_clear(self) -> Transport:
         """A transport with the same deliveries, without cryptography."""
+
+
+class Limited(Protocol):
+    """What a transport may have that delivers fewer rows than it gets, or nothing.
+
+    It is asked with how many participations a round has at most, and how many of them can be of clients with samples.
+    """
+
+    def require_places(self, places: int, trained: int) -> None:
+        """Raise UsageError where such rounds could deliver nothing."""
+
+    def rows_left(self, places: int, trained: int) -> int:
+        """How many rows come at most; without it one a participation, or one of two with samples as sums."""
+
+
+class Buffered(Protocol):
+    """What a transport may have that puts participations into buffers by a uniform lot."""
+
+    def buffers(self, places: int) -> list[tuple[int, int]]:
+        """Of so many participations how many are in each buffer, and from how many rows on it opens."""
+
+    def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
+        """The clients in each sum, of those at the places of a round; the place of a sum is the number of its terms."""
+
+
+class Securable(Protocol):
+    """What a transport may have whose sums a suite of :mod:`fuaudit.secure` can make."""
+
+    def secured(self, suite: str, before: Sequence[object], books: Books, apart: bool) -> Secured:
+        """A transport with the same deliveries, whose sums a suite makes, behind the client stages ``before``.
+
+        ``books`` is what its parties remember, ``apart`` says whether these are processes. UsageError where it cannot.
+        """
+
+
+class Secured(Transport, Protocol):
+    """A transport whose sums a suite makes. It may leave ``mean_of`` out: nobody can tell models from sums then."""
+
+    suite: Suite
+    """Its name, and of how many clients the largest buffer is."""
+
+    @property
+    def bits(self) -> int:
+        """Of a value that is summed."""
+
+    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
+        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +230,7 @@ class Exchange:
 
     server: Chain
     client_stages: Chain = NO_STAGES
-    transport: Any = Clear()
+    transport: Transport = Clear()
     byzantine: frozenset[int] = frozenset()
     private_solver: bool = False
     drawing_solver: bool = False
@@ -324,6 +362,15 @@ class Exchange:
             return []
         found: list[tuple[int, int]] = asked(self.transport, "buffers", BUFFERS, places)
         return found
+
+    @property
+    def fields(self) -> tuple[int, int]:
+        """Of how many bits a value is that a suite sums, and of how many clients the largest buffer.
+
+        Of an exchange that is :meth:`secured`.
+        """
+        transport: Any = self.transport
+        return transport.bits, transport.suite.most
 
     def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
         """Which clients, of those at the places of a round, its lot puts into each sum; of a transport that says it."""
@@ -620,7 +667,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     return replace(delivery, sent=sent, taken=of_all)
 
 
-def _taken(transport: Any, delivery: Delivery, given: Cohort) -> Tensor:
+def _taken(transport: Transport, delivery: Delivery, given: Cohort) -> Tensor:
     """Which participations are behind the rows that a transport delivered, bool ``(n,)``."""
     import torch
 
@@ -638,7 +685,7 @@ def _broken(exchange: Exchange, delivery: Delivery) -> tuple[str, str] | None:
     return "shows a sum that is not finite", "Discard it, tell Suspected, and say that nothing of its rows was sent."
 
 
-def _misfit(transport: Any, delivery: Delivery, rows: Tensor, here: RoundContext) -> tuple[str, str] | None:
+def _misfit(transport: Transport, delivery: Delivery, rows: Tensor, here: RoundContext) -> tuple[str, str] | None:
     """What is wrong with a delivery of the rows of a round, and what to do."""
     cohort, came, given = delivery.cohort, delivery.rows.shape, rows.shape
     if came[-1] != given[-1] or delivery.sent.shape != given or cohort.present.shape != came[:-1]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan
@@ -95,9 +94,8 @@ def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int
     exchange = ready.procedure.exchange
     if suite is None or exchange.agrees or not (buffers := exchange.buffers(places)):
         return 0
-    transport: Any = exchange.secured(suite, Books()).transport
-    columns, bits, most = ready.procedure.layout.dimension, transport.bits, transport.suite.most
-    sums = sum(recorded(suite, size, columns, bits, most) for size, _ in buffers if size > 1)
+    columns, fields = ready.procedure.layout.dimension, exchange.secured(suite, Books()).fields
+    sums = sum(recorded(suite, size, columns, *fields) for size, _ in buffers if size > 1)
     return rounds * (sums + lot_bytes(places))
 
 

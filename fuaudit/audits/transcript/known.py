@@ -46,16 +46,17 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     """
     suite, keys = str(suite_of(run.ledger)), committed_keys(run)
     exchange = run.exchange.secured(suite, Books())
-    transport = exchange.transport
+    bits, most = exchange.fields
     clients = {who: key for who, key in keys.items() if isinstance(who, int)}
     witness, holder = (keys[party] if has_key_holder(suite) else "" for party in PARTIES)
     generation, ends, cohort = _generation(run), run.signatories.ends, _cohort(run)
     known_order = not run.sealed or draws_in_order(run.law)
+    known_lots = ends and known_order and offers(exchange.transport, "members")
     return Known(
         suite,
         run.rounds_executed,
-        transport.bits,
-        transport.suite.most,
+        bits,
+        most,
         clients,
         witness,
         holder,
@@ -64,7 +65,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         ends=ends,
         earlier=generation * run.law.rounds,
         cohort=lambda number: tuple(sorted({*cohort(number)})),
-        buffers=_buffers(run, exchange, cohort) if ends and known_order and offers(transport, "members") else None,
+        buffers=_buffers(run, exchange, cohort) if known_lots else None,
         columns=columns if columns is not None else all_columns(run),
         agrees=run.exchange.agrees,
     )
