@@ -592,7 +592,7 @@ def _applied(
     """What a client stage makes of the rows, and its new state; of a Byzantine one the rows of its own clients."""
     import torch
 
-    stage = exchange.client_stages.stages[part]
+    stage: Any = exchange.client_stages.stages[part]
     here = exchange.seen_by(part, context)
     changed, after = asked(stage, "apply", rows_and_state(rows), rows.clone(), here, before)
     require_form(stage, before, after)
@@ -618,7 +618,8 @@ def _require_finite(exchange: Exchange, stage: object, rows: Tensor, changed: Te
 
 def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContext) -> tuple[Tensor, Tensor]:
     """The columns of the rows that all agree on, and which coordinates these are."""
-    stages, here, columns = exchange.client_stages.stages, exchange.seen_by(part, context), rows.shape[-1]
+    stages: tuple[Any, ...] = exchange.client_stages.stages
+    here, columns = exchange.seen_by(part, context), rows.shape[-1]
     each = proposals(len(rows))
     found = asked(stages[part], "propose", each, rows.clone(), here)
     for other in sorted(exchange.byzantine):
