@@ -48,6 +48,17 @@ if TYPE_CHECKING:
         check_unlearner,
         strategies,
     )
+    from fuaudit.training.contracts import (
+        Agreement,
+        Buffered,
+        Byzantine,
+        ClientStage,
+        Delivery,
+        Limited,
+        Securable,
+        Secured,
+        Transport,
+    )
     from fuaudit.training.dropouts import Dropouts
     from fuaudit.training.events import (
         COORDINATES,
@@ -62,18 +73,7 @@ if TYPE_CHECKING:
         Summed,
         Suspected,
     )
-    from fuaudit.training.exchange import (
-        Agreement,
-        Buffered,
-        Byzantine,
-        ClientStage,
-        Delivery,
-        Exchange,
-        Limited,
-        Securable,
-        Secured,
-        Transport,
-    )
+    from fuaudit.training.exchange import Exchange
     from fuaudit.training.grid import Grid, grid_of
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
@@ -122,11 +122,11 @@ _HOMES = {
     "secure.suites": "Books Suite",
     "secure.terms": "coordinates_digest",
     "draws.labelled": "MOST_BOUND",
+    "training.contracts": "Agreement Buffered Byzantine ClientStage Delivery Limited Securable Secured Transport",
     "training.dropouts": "Dropouts",
     "training.events": "COORDINATES COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES VALUES Answered "
     "Rejected Released Sent Summed Suspected",
-    "training.exchange": "Agreement Buffered Byzantine ClientStage Delivery Exchange Limited Securable Secured "
-    "Transport",
+    "training.exchange": "Exchange",
     "training.grid": "Grid grid_of",
     "training.learner": "PLAIN Learner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",

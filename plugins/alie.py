@@ -61,7 +61,7 @@ class ALittleIsEnough(Stateless):
             raise UsageError(f'alie needs a finite z, or "printed", not {self.z}')
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
         named = context.cohort.named(self.clients)
         seen = updates[~named if self.sees == "all" else named].double()  # no square of a float32 overflows there
         if not len(seen) or not bool(named.any()):

@@ -43,7 +43,7 @@ class Gaussian(Stateless):
             raise UsageError(f"gaussian needs a finite deviation above 0, not {self.deviation}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
         import torch
 
         rows = updates.clone()

@@ -45,7 +45,7 @@ class InnerProductManipulation(Stateless):
             raise UsageError(f"ipm needs a finite magnitude above 0, not {self.magnitude}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
         honest = updates[~context.cohort.named(self.clients)]
         if not len(honest):
             return updates, state

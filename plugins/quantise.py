@@ -58,7 +58,7 @@ class Quantise(Stateless):
         return (1 << self.bits - 1) - 1
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         import torch
 
         columns = updates.shape[-1]

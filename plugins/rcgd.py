@@ -51,7 +51,7 @@ class TopK(Stateless):
             raise UsageError(f"top-k needs a per_client of at least 1, not {self.per_client}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         rows = updates.new_zeros(updates.shape)
         for client, row, whole in zip(context.cohort.clients.tolist(), rows, updates, strict=True):
             sent = top(whole, self.per_client)

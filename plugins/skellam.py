@@ -65,7 +65,7 @@ class SkellamNoise(Stateless):
             )
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         import torch
 
         columns = updates.shape[-1]

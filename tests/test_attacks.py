@@ -28,7 +28,8 @@ from fuaudit.testing import check_byzantine
 from fuaudit.testing.contexts import context_of, shape_of, stacked, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Rejected, Suspected
-from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, exchanged, settled
+from fuaudit.training.exchange import Clear, Exchange
+from fuaudit.training.one_round import client_half, delivered, exchanged, settled
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
 from fuaudit.workflow.prune import prune
 

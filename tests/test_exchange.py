@@ -48,19 +48,11 @@ from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.events import Rejected, Released, Sent, Summed, Suspected
-from fuaudit.training.exchange import (
-    Clear,
-    Delivery,
-    Exchange,
-    client_half,
-    delivered,
-    exchange_of,
-    exchanged,
-    first_state,
-    server_half,
-)
+from fuaudit.training.exchange import Clear, Exchange, exchange_of, first_state
 from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.one_round import client_half, delivered, exchanged, server_half
 from fuaudit.training.rounds import RoundContext, StateShape
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd

@@ -45,9 +45,10 @@ from fuaudit.runs.traffic import traffic
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed, Suspected
-from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, exchange_of, server_half, settled
+from fuaudit.training.exchange import Clear, Exchange, exchange_of
 from fuaudit.training.execute import Procedure
 from fuaudit.training.federation import require_federation
+from fuaudit.training.one_round import client_half, delivered, server_half, settled
 from fuaudit.training.setup import load_dataset
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Momentum, Stateless

@@ -30,7 +30,8 @@ from fuaudit.testing import check_aggregator
 from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Failed, Summed
-from fuaudit.training.exchange import Clear, Exchange, exchanged
+from fuaudit.training.exchange import Clear, Exchange
+from fuaudit.training.one_round import exchanged
 from fuaudit.training.stages import Chain, Mean, Momentum
 
 SYMMETRIC = (

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.training.asking import are_columns
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.events import Event, Rejected, Summed
-from fuaudit.training.exchange import Delivery
 from fuaudit.training.rounds import Cohort, ExchangeContext
 
 if TYPE_CHECKING:

@@ -25,10 +25,12 @@ from fuaudit.runs.run import Run
 from fuaudit.secure.recheck import Checked, Finding
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import Opened
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.engines.protocol import single_threaded
-from fuaudit.training.exchange import Delivery, Exchange, server_half
-from fuaudit.training.exchange import Served as ServedRound
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import StepSizes
+from fuaudit.training.one_round import Served as ServedRound
+from fuaudit.training.one_round import server_half
 from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, State, owner_of, stripped
 from fuaudit.training.setup import device_of
 
