@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     )
     from fuaudit.training.exchange import Exchange
     from fuaudit.training.grid import Grid, grid_of
-    from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
+    from fuaudit.training.learner import PLAIN, Learner, UniformLearner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
     from fuaudit.training.server_step import ServerStep
     from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
@@ -97,11 +97,12 @@ __all__ = [
     "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
     "Securable", "Secured", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State",
     "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "Transport",
-    "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness",
-    "check_adversary", "check_aggregator", "check_agreement", "check_audit", "check_byzantine",
-    "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver", "check_transport",
-    "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness", "federation", "fitting",
-    "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
+    "UniformLaw", "UniformLearner", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
+    "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
+    "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
+    "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
+    "federation", "fitting", "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
+    "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -128,7 +129,7 @@ _HOMES = {
     "Rejected Released Sent Summed Suspected",
     "training.exchange": "Exchange",
     "training.grid": "Grid grid_of",
-    "training.learner": "PLAIN Learner require_step_sizes",
+    "training.learner": "PLAIN Learner UniformLearner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
     "training.server_step": "ServerStep",
     "training.solvers": "Outcome Sgd Solver Steps",
