@@ -19,7 +19,7 @@ def in_words(config: Config) -> str:
 
 def _called(table: Table) -> str:
     given = [f"{name} {_value(value)}" for name, value in table.items() if name != "use" and value is not None]
-    return table["use"] + f" ({', '.join(given)})" * bool(given)
+    return str(table["use"]) + f" ({', '.join(given)})" * bool(given)
 
 
 def _value(value: object) -> str:
