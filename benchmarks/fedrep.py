@@ -554,9 +554,9 @@ def worth(found: Found) -> Iterator[str]:
             falls = [line["best"] - line["final"] for line in of.values()]
             yield (
                 f"- I = {steps}: the last five accuracies of a cell deviate by {statistics.median(spreads):.2f} points "
-                f"from the line through them (root of the squares over n - 2; the median over cells, the largest is "
-                f"{max(spreads):.2f}), and the last one is up to {max(falls):.2f} below the best, over {len(of)} cells below alpha = 1. "
-                f"The margin of {MARGIN:g} is the same for all."
+                "from the line through them (root of the squares over n - 2; the median over cells, the largest is "
+                f"{max(spreads):.2f}), and the last one is up to {max(falls):.2f} below the best, over {len(of)} cells "
+                f"below alpha = 1. The margin of {MARGIN:g} is the same for all."
             )
     rates: dict[str, dict[float, float]] = {}
     for name, line in found.items():
