@@ -198,6 +198,7 @@ class Contents:
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
     traffic: dict[str, float] = field(default_factory=dict)
+    round: str = ""
     clients: tuple[int, ...] = ()
     edited_by: str = ""
     adversaries: tuple[str, ...] = ()
@@ -283,6 +284,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             uploads=_sums(seen.get("uploads", [])),
             own_accuracy=_of_clients(own),
             traffic=_sizes(context.get("traffic", {})),
+            round=_text(context.get("round", "")),
             clients=_whole(sorted(map(int, own))),
             edited_by=_text(context.get("edited_by", "")),
             adversaries=_lines(context.get("adversaries", [])),

@@ -39,7 +39,7 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
 def _places(run: Run) -> int:
     """The most participations that a round can have; of a sealed view those of its largest round, by its messages."""
     if not run.sealed:
-        return run.law.places(run.plan.retained.of_laws)
+        return run.law.places(run.plan.widest.of_laws)  # kept rounds, and those before an edit, have who was there then
     if suite_of(run.ledger) is None:
         return run.law.places(Population(dict.fromkeys(run.members, ())))
     return max(Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot").values(), default=0)
