@@ -33,8 +33,7 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
-from fuaudit.secure.recheck import Checked, recheck
-from fuaudit.secure.recheck import Finding as Wrong
+from fuaudit.secure.recheck import Checked, Wrong, recheck
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure

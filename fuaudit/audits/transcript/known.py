@@ -22,7 +22,7 @@ from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.names import has_key_holder
-from fuaudit.secure.recheck import Checked, Finding, Known
+from fuaudit.secure.recheck import Checked, Known, Wrong
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
 from fuaudit.training.exchange import Exchange
@@ -131,15 +131,15 @@ def _nobodys(client: int) -> NoReturn:
     raise EvidenceError(f"what client {client} draws is not asked here")
 
 
-def wrong_rule(run: Run) -> Iterator[Finding]:
+def wrong_rule(run: Run) -> Iterator[Wrong]:
     """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row."""
     try:
         require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)))
     except UsageError as error:
-        yield Finding("rule", str(error.args[0]))
+        yield Wrong("rule", str(error.args[0]))
 
 
-def wrong_cohorts(run: Run) -> Iterator[Finding]:
+def wrong_cohorts(run: Run) -> Iterator[Wrong]:
     """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
 
     Of one law that is known without seeds: of so many distinct clients, or all. Clients whom a request names may have
@@ -157,12 +157,12 @@ def wrong_cohorts(run: Run) -> Iterator[Finding]:
         if not least <= len(clients) <= most:
             due = str(least) if least == most else f"{least} to {most}"
             sentence = f"{len(clients)} clients contributed to the lot, and the config draws {due} in every round"
-            yield Finding("lot", sentence, number)
+            yield Wrong("lot", sentence, number)
         elif law.cohort_size >= len(everybody) and (absent := sorted(retained - clients)):
-            yield Finding("lot", f"client {absent[0]} contributed to no lot, and the config draws everybody", number)
+            yield Wrong("lot", f"client {absent[0]} contributed to no lot, and the config draws everybody", number)
 
 
-def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
+def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:
     """Rounds of which the transcript opened another number of sums than the ledger tells, and buffers that it did not.
 
     A training does not go on behind a buffer that it asked for and that was not opened: the parties answer once.
@@ -170,12 +170,12 @@ def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
     executed = {event["round"] for event in told_rounds(run)}
     for at in checked.discarded:
         if at[0] in executed:
-            yield Finding("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
+            yield Wrong("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
         number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
         told = _summed(event.get("told", ()))
         if opened != told:
-            yield Finding("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
+            yield Wrong("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
 
 
 def _summed(told: Sequence[Mapping[str, Any]]) -> int:

@@ -22,7 +22,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.platforms import COUNTED, makers_of, plugins_of, versions
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.secure.recheck import Checked, Wrong
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import Opened
 from fuaudit.training.contracts import Delivery
@@ -60,14 +60,14 @@ class Served:
     failed: tuple[int, ...] = ()
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Wrong]:
         """What is wrong."""
-        return [Finding("model", OTHER, number) for number in self.others]
+        return [Wrong("model", OTHER, number) for number in self.others]
 
     @property
-    def opened_for_nothing(self) -> list[Finding]:
+    def opened_for_nothing(self) -> list[Wrong]:
         """Rounds that fail, and whose sums are open: the next ones are of the same clients over the same model."""
-        return [Finding("sum", FOR_NOTHING, number) for number in self.failed]
+        return [Wrong("sum", FOR_NOTHING, number) for number in self.failed]
 
 
 def served(run: Run, checked: Checked) -> Served:

@@ -21,7 +21,7 @@ from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.secure.recheck import Checked, Wrong
 
 Shapes = dict[str, tuple[int, ...]]
 """Names of parameters and their shapes, in their order."""
@@ -126,7 +126,7 @@ def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
     )
 
 
-def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
+def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
     """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
     dimension, outside = run.model.numel(), _outside(run)
     for event in told_rounds(run):
@@ -138,16 +138,16 @@ def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
                 continue
             if one["part"] not in outside and one["size"] not in _sizes(run, one, lengths):
                 told = f"the ledger tells that {one['part']} {one['kind']} {one['what']} of {one['size']} bytes"
-                yield Finding("told", f"{told}, and by the config it has another size", number)
+                yield Wrong("told", f"{told}, and by the config it has another size", number)
             named = one["kind"], one["part"], one["what"], one.get("client")
             if named in seen or one.get("client", run.members[0]) not in run.members:
-                yield Finding("told", "the ledger tells of one message twice, or of one of no client", number)
+                yield Wrong("told", "the ledger tells of one message twice, or of one of no client", number)
             seen.add(named)
         for release in releases_of(event):
             if (stage := _stage(run, release.part)) is None or not says(stage, "releases"):
                 continue
             if not any(_can_release(release, stage, columns) for columns in lengths):
-                yield Finding("told", f"{release.part} tells that it releases what its config does not have", number)
+                yield Wrong("told", f"{release.part} tells that it releases what its config does not have", number)
 
 
 def _can_release(release: Release, stage: Any, columns: int) -> bool:
