@@ -41,6 +41,7 @@ from fuaudit.plugins import check_agreement, check_client_stage, check_solver, c
 from fuaudit.registry import build
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.ledger import other_events
+from fuaudit.runs.procedure import in_words, parts_of
 from fuaudit.runs.traffic import traffic
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
@@ -214,8 +215,13 @@ def test_what_no_client_may_propose_is_rejected_by_name():
 
 
 def test_options_that_cannot_be():
-    for options in ((0,), (3, 1.5), (3, -0.1), (3, 0.12345678911)):
-        with pytest.raises(UsageError, match="per_client of at least 1 and an alpha from 0 to 1"):
+    for options, told in (
+        ((0,), "a per_client of at least 1, not 0"),
+        ((3, 1.5), "an alpha from 0 to 1, not 1.5"),
+        ((3, -0.1), "an alpha from 0 to 1, not -0.1"),
+        ((3, 0.12345678911), "cannot draw with an alpha"),
+    ):
+        with pytest.raises(UsageError, match=told):
             Consensus(*options)
 
 
@@ -679,8 +685,9 @@ def test_the_example_trains_and_its_round_is_drawn(tmp_path, fuaudit):
     table["learner"]["rounds"] = 12  # of 60, for time
     run = train(table, tmp_path / "run", secret=bytes(32))
     assert run.metrics[-1]["test_accuracy"] > run.metrics[0]["test_accuracy"] + 0.2
-    drawn = " -> ".join(["local-momentum", *CLIENT_STAGES, "secure-sum", "geometric-median"])
-    assert f"  round         {drawn}; clients' secrets" in fuaudit("show", run.path)[1]
+    parts = ["local-momentum", *CLIENT_STAGES, "secure-sum", "geometric-median"]
+    assert [part["use"] for part in parts_of(run.config)] == parts
+    assert f"  round         {in_words(run.config)}; clients' secrets" in fuaudit("show", run.path)[1]
 
 
 def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):

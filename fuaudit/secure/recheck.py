@@ -124,7 +124,7 @@ class Checked:
     """What a transcript shows.
 
     Attributes:
-        findings: what is wrong; none where everything fits.
+        wrong: what is wrong; none where everything fits.
         opened: round and buffer -> what was opened there, where all of its messages fit.
         discarded: rounds and buffers of which nothing was opened.
         unplayed: rounds and members of buffers that were drawn, and of which no sum was told, whether attempts at them
@@ -136,7 +136,7 @@ class Checked:
             round have their digest.
     """
 
-    findings: tuple[Wrong, ...]
+    wrong: tuple[Wrong, ...]
     opened: Mapping[tuple[int, int], Opened]
     discarded: tuple[tuple[int, int], ...]
     unplayed: tuple[tuple[int, tuple[int, ...]], ...]

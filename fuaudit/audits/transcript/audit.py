@@ -140,7 +140,7 @@ class Transcript:
 
         counts = () if checked.unread else wrong_counts(run, checked)
         rules = [*wrong_rule(run), *wrong_cohorts(run)]
-        if wrong := [*lost, *checked.findings, *counts, *rules, *telling_differences(case)]:
+        if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
@@ -152,7 +152,7 @@ class Transcript:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
             more = [] if made is None else [*other_sums(checked.opened, made)]
-            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.findings, *more])], *trusted)
+            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.wrong, *more])], *trusted)
         if run.sealed:
             return _of_view(case, checked, half, anchor, finding)
         if made is None:

@@ -60,7 +60,7 @@ class Served:
     failed: tuple[int, ...] = ()
 
     @property
-    def findings(self) -> list[Wrong]:
+    def wrong(self) -> list[Wrong]:
         """What is wrong."""
         return [Wrong("model", OTHER, number) for number in self.others]
 
