@@ -102,12 +102,15 @@ class Sums:
         rows = [(number, *self.over(number)) for number in self.colluders]
         return {
             "suite": self.suite,
-            "buffers": [[buffer.size, buffer.smallest] for buffer in self.buffers],
+            "buffers": [{"size": buffer.size, "opens_from": buffer.smallest} for buffer in self.buffers],
             "rounds": self.rounds,
             "feared": self.feared,
-            "exposed": [[number, _rounded(a_round), _rounded(run)] for number, a_round, run in rows],
-            "meetings": [_rounded(mean), _rounded(ever)],
-            "parties": [[one.party, one.to, one.size] for one in self.parties],
+            "exposed": [
+                {"colluders": number, "in_a_round": _rounded(a_round), "in_the_run": _rounded(run)}
+                for number, a_round, run in rows
+            ],
+            "meetings": {"on_average": _rounded(mean), "ever": _rounded(ever)},
+            "parties": [{"party": one.party, "to": one.to, "bytes": one.size} for one in self.parties],
         }
 
 
