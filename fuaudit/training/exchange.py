@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import build, called
 from fuaudit.training.asking import STATE, Kind, asked, is_tensor
 from fuaudit.training.contracts import Delivery, Transport
@@ -266,8 +266,8 @@ class Exchange:
         """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""
         stage: Any = self.client_stages.stages[number]
         if number in self.byzantine:
-            return context.at(Place("client", number), stage, stage.clients).muted().apart()
-        return context.at(Place("client", number), stage, None).apart()
+            return context.at(Part("client", number), stage, stage.clients).muted().apart()
+        return context.at(Part("client", number), stage, None).apart()
 
 
 def exchange_of(config: Config, received: bool = False) -> Exchange:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import is_agreement, offers
 from fuaudit.errors import PluginError
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, are_columns, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.contracts import Delivery, Transport
@@ -229,7 +229,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
         PluginError: the transport's answer does not fit the rows, or what it ``shows``.
     """
     rows, context, transport = sending.rows, sending.context, exchange.transport
-    here = replace(context.at(Place("transport"), transport), enough=exchange.server.enough)
+    here = replace(context.at(Part("transport"), transport), enough=exchange.server.enough)
     here = here if exchange.plain else here.apart()
     finite = rows.isfinite().all(dim=-1) if exchange.byzantine and transport.shows == "rows" else None
     if finite is not None:

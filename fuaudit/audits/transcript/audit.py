@@ -24,7 +24,7 @@ from fuaudit.audits.transcript.known import (
     wrong_counts,
     wrong_rule,
 )
-from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
+from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
 from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
@@ -186,7 +186,7 @@ def _left_open(case: Case, checked: Checked, anchor: CheckResult) -> str:
 
 
 def _of_view(
-    case: Case, checked: Checked, half: Served, anchor: CheckResult, finding: Callable[..., Finding]
+    case: Case, checked: Checked, half: ServerHalf, anchor: CheckResult, finding: Callable[..., Finding]
 ) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
     if not is_exported(case.run):
@@ -239,7 +239,7 @@ def _on_unplayed(checked: Checked) -> list[str]:
     return [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
 
 
-def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:
+def _platforms(case: Case, half: ServerHalf) -> tuple[Sequence[str], tuple[str, ...]]:
     """Why bits of the server's half need not agree; empty where they must, and what that assumes."""
     if case.dataset is not None:
         return case.rerun.elsewhere(case.run), (EQUAL_BITS,)

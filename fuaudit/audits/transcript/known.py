@@ -13,7 +13,7 @@ from fuaudit.declared import offers
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
-from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
+from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, generation_of
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
@@ -121,7 +121,7 @@ def _buffers(
         key = lot_key(run.commitment, context, number, contributions)
         generations = [Generation(_nobodys, b"", lambda _, clients: key) for _ in run.contexts]
         draws = PlannedDraws(run.segments, tuple(generations))
-        lot = draws.lot(number, Place("transport"), sorted(contributions))
+        lot = draws.lot(number, Part("transport"), sorted(contributions))
         return exchange.members(cohort(number), lot)
 
     return buffers

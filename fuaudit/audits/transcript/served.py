@@ -29,8 +29,7 @@ from fuaudit.training.contracts import Delivery
 from fuaudit.training.engines.protocol import single_threaded
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import StepSizes
-from fuaudit.training.one_round import Served as ServedRound
-from fuaudit.training.one_round import server_half
+from fuaudit.training.one_round import Served, server_half
 from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, State, owner_of, stripped
 from fuaudit.training.setup import device_of
 
@@ -44,7 +43,7 @@ ROUNDING = 256
 
 
 @dataclass(frozen=True)
-class Served:
+class ServerHalf:
     """What the server's half gives of a run's own rounds, each from what is stored before it.
 
     Attributes:
@@ -70,7 +69,7 @@ class Served:
         return [Wrong("sum", FOR_NOTHING, number) for number in self.failed]
 
 
-def served(run: Run, checked: Checked) -> Served:
+def served(run: Run, checked: Checked) -> ServerHalf:
     """Execute everything behind the transport, from the sums that were opened; all of them fit their messages.
 
     Raises:
@@ -78,7 +77,7 @@ def served(run: Run, checked: Checked) -> Served:
     """
     exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
     if missing := _missing(run, exchange):
-        return Served(missing=missing)
+        return ServerHalf(missing=missing)
     single_threaded()
     device, others, small = device_of(run.config.run.device), list[int](), True
     failed = list[int]()
@@ -96,7 +95,7 @@ def served(run: Run, checked: Checked) -> Served:
         if not _same(made, stored):
             others.append(number)
             small &= _is_rounding(made, stored, _kept(*run.checkpoint(number - 1)))
-    return Served(tuple(others), bool(others) and small, failed=tuple(failed))
+    return ServerHalf(tuple(others), bool(others) and small, failed=tuple(failed))
 
 
 def _missing(run: Run, exchange: Exchange) -> str:
@@ -121,15 +120,13 @@ def unordered(run: Run) -> bool:
     return run.sealed and not draws_in_order(run.law)
 
 
-def _stored(run: Run, number: int, after: ServedRound) -> tuple[Tensor, State]:
+def _stored(run: Run, number: int, after: Served) -> tuple[Tensor, State]:
     """Model and state after a round."""
     vector = run.checkpoint(number - 1)[0].to(after.row.device)
     return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
 
 
-def _half(
-    run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
-) -> ServedRound:
+def _half(run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device) -> Served:
     """What the server makes of the sums of a round."""
     vector, state = run.checkpoint(number - 1)
     vector, learner = vector.to(device), run.learner
