@@ -108,7 +108,7 @@ def test_a_client_that_may_be_drawn_several_times_is_charged_for_each():
         ([PROPOSES, {**PROPOSES, "per_client": 1}], "and 2 \\[\\[client\\]\\] stages say"),
         ([{**PROPOSES, "alpha": 0.0}], "no guarantee at delta 0.*\n.*top coordinates as they are"),
         ([{**PROPOSES, "alpha": 0.5}], "Not even one round"),
-        ([{**PROPOSES, "per_client": DIM}], "cannot send 12 of 12"),
+        ([{**PROPOSES, "per_client": DIM}], "may send 12 of 12"),
         ([{"use": "alie", "clients": [1], "sees": "theirs"}, PROPOSES], "'alie' sees rows of others"),
         (
             [{"use": "mimic", "clients": [1]}, PROPOSES],
