@@ -45,6 +45,7 @@ from fuaudit.proofs.toys import federation
 from fuaudit.runs.encoding import salted
 from fuaudit.runs.layout import INVOLVEMENT, LEDGER, PARTITION, RECORDED, SECRETS
 from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.procedure import in_words, parts_of
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
@@ -288,9 +289,10 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     redacted = load_run(tmp_path / "redacted")
     assert (redacted.digest, redacted.redacted) == (whole.digest, True)
     assert not (tmp_path / "redacted" / "clients").exists()
-    stages = "sgd -> test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
+    stages = "sgd test-remembering test-memory test-clip-and-noise test-agreement quantise test-flip"
+    assert [part["use"] for part in parts_of(whole.config)] == [*stages.split(), "test-sums", "test-median", "momentum"]
     for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
-        drawn = f"  round         {stages} -> test-sums -> test-median -> momentum{made}; events: 8 released, 32 sent\n"
+        drawn = f"  round         {in_words(whole.config)}{made}; events: 8 released, 32 sent\n"
         shown, document = fuaudit("show", path)[1], json.loads(fuaudit("show", path, "--json")[1])
         assert drawn in shown
         assert ("  confidential  clients/ holds the clients' secrets" in shown) == bool(made)
