@@ -1,4 +1,4 @@
-"""Ciphertexts: made by the library below TenSEAL, in TenSEAL's bytes; nothing of a key is in what all openings share."""
+"""Ciphertexts are made below TenSEAL, in TenSEAL's bytes; what all openings share holds nothing of a key."""
 
 import gc
 import os
@@ -204,7 +204,9 @@ def test_a_flipped_bit_of_a_head_makes_no_other_thing(place, kind):
     assert bfv.decrypted(keys, [total], RING).shape == (1, SLOTS)
 
 
-@pytest.mark.parametrize("name", ["nothing", "cut off", "half", "another ring", "a ciphertext", "a secret key", "noise"])
+@pytest.mark.parametrize(
+    "name", ["nothing", "cut off", "half", "another ring", "a ciphertext", "a secret key", "noise"]
+)
 def test_what_is_no_public_key_is_refused(keys, name):
     secret = seal.KeyGenerator(SHARED).secret_key()
     part = {
@@ -303,22 +305,19 @@ def test_files_leave_nothing_behind(monkeypatch, tmp_path, memory):
     assert len(os.listdir("/dev/fd")) == len(before)
 
 
-@pytest.mark.parametrize("room", [0, 9, 30_000, 65_600, 65_650, 65_658])
-def test_without_room_there_is_an_error_and_no_ciphertext(room):
-    """The library is silent where only the end has no room. With room the same is no error."""
+def test_without_room_there_is_an_error_and_no_ciphertext():
+    """A part of one would be its sender's doing. With room the same is no error."""
     script = (
         "import resource\nfrom fuaudit.secure import bfv\nfrom fuaudit.secure.terms import RINGS\n"
         "one = bfv.parsed(bfv.context_of(RINGS[0]), bfv.specimen(RINGS[0])).ciphertext()[0]\n"
-        "size = len(bfv._saved(one))\nassert size == 65_659, size\n"
-        "for room in (size, ROOM):\n"
+        "size = len(bfv._saved(one))\n"
+        "for room in (size, size - 1, size // 2, 0):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (room, size))\n"
-        "    try:\n        print(len(bfv._saved(one)))\n"
-        "    except (RuntimeError, OSError) as error:\n        print(type(error).__name__)\n"
+        "    try:\n        print(len(bfv._saved(one)) == size)\n"
+        "    except RuntimeError:\n        print('an error')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script.replace("ROOM", str(room))], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() in (["65659", "RuntimeError"], ["65659", "OSError"])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True", "an error", "an error", "an error"]
 
 
 def test_a_wrong_frame_is_seen_by_the_start_up_test(monkeypatch):
