@@ -5,8 +5,8 @@ Brakerski ("Fully homomorphic encryption without modulus switching", CRYPTO 2012
 allows (HomomorphicEncryption.org). Decryption is exact, so what is opened holds no noise. In CKKS the noise is opened
 too, and gives the key away.
 
-What SEAL computes from the parameters alone takes longer than a client's encryptions, and holds no key. It is made once
-a process, with TenSEAL's context without keys. Keys and ciphertexts are made with it by ``tenseal.sealapi``, the same
+What SEAL computes from the parameters alone takes longer than ten encryptions, and holds no key. It is made once a
+process, with TenSEAL's context without keys. Keys and ciphertexts are made with it by ``tenseal.sealapi``, the same
 library without TenSEAL's contexts, which would make it anew for every key. Ciphertexts are read by TenSEAL.
 
 The library draws keys and noise from its own generator, whose seeds are of the operating system's. fuaudit gives it
