@@ -176,11 +176,12 @@ def test_what_is_no_ciphertext_is_refused(keys, name):
         bfv.decrypted(keys, [part], RING)
 
 
-def test_what_can_be_read_and_not_added_has_its_sender_named(keys):
+@pytest.mark.parametrize("wrong", [at_the_roots, transparent])
+def test_who_signed_one_of_another_form_is_named(keys, wrong):
     """Values at the roots add up with no others: the process that adds would break off, and nobody could be blamed."""
-    good, other, made = made_of(one_of(keys)), at_the_roots(keys), Adder(bfv.keyless_part(RING), RING)
+    good, made = made_of(one_of(keys)), Adder(bfv.keyless_part(RING), RING)
     with pytest.raises(RefusedError, match="client 4") as caught:
-        made.sums({1: [good], 4: [other]})
+        made.sums({1: [good], 4: [wrong(keys)]})
     assert caught.value.blamed == 4
     made.end()
 
