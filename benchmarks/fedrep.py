@@ -578,8 +578,9 @@ def worth(found: Found) -> Iterator[str]:
         if name in found and other in found:
             again = {**found, name: found[other]}
             for told in statements():
-                if (before := told.judged(found)) != (after := told.judged(again)):
-                    yield f"- With key {key} of `{name}`: {told.text} ({told.where}): {after}, in the place of {before}."
+                was, now = told.judged(found), told.judged(again)
+                if was != now:
+                    yield f"- With key {key} of `{name}`: {told.text} ({told.where}): {now}, in the place of {was}."
     yield from apart(found)
     yield (
         "- RCGD-EF and SparseSecAgg are matched with the numbers of values of FedREP with the geometric median, and "
