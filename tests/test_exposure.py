@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secure_parties import opening_of, rows_of
 
+from fuaudit.runs.sums import Sums
 from fuaudit.secure import masked
 from fuaudit.secure.attacks.buffers import both_secrets
 from fuaudit.secure.exposure import Buffer, exposed, fewest, meeting, partners_needed, within
@@ -95,6 +96,26 @@ def test_of_32_clients_with_7_who_collude(name):
     size, smallest, rounds, due = FIGURES[name]
     chance = exposed("bfv", buffers_of(32, size, smallest), 7)
     assert f"{within(chance, rounds):.3f}" == due
+
+
+def test_who_has_no_samples_hides_nobody():
+    """Of 16 clients in buffers of four 8 have none: listed are the sets of three others behind a sum that open."""
+
+    def over(colluders, empty, smallest="complete"):
+        return Sums(None, tuple(buffers_of(16, 4, smallest)), 4, colluders, empty, ()).over(colluders)[0]
+
+    others = [*["colluder"] * 3, *["empty"] * 8, *["honest"] * 4]
+    for colluders in range(4):
+        kinds = ["honest" if one == "colluder" and place >= colluders else one for place, one in enumerate(others)]
+        sets = [[kinds[place] for place in some] for some in combinations(range(15), 3)]
+        opens = [some for some in sets if "honest" not in some and "colluder" in some]
+        assert over(colluders, 8) == len(opens) / len(sets)
+    assert over(1, 8) == pytest.approx(28 / 455)
+    assert over(1, 8, 2) > over(1, 8) > over(1, 0) == over(0, 8) == 0
+    assert (
+        "with 1 colluding client, beside 8 clients without samples, in 6.16 % of"
+        in Sums(None, tuple(buffers_of(16, 4)), 4, 1, 8, ()).in_short
+    )
 
 
 def test_behind_masks_fewer_rows_open_less():

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise, product
-from math import comb, exp
+from math import comb, exp, inf, isnan
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.fedrep import FedRep, LocalMomentum
 from fuaudit_plugins.krum import Krum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
-from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.quantise import Quantise, rounded
 from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
 from fuaudit_plugins.sparse_sum import SparseSum
@@ -456,6 +456,23 @@ def test_the_mean_of_what_is_rounded_is_the_clipped_update(clip, bits):
         assert bool(((sent - clipped).abs() < stage.step).all())
         total += sent
     assert float((total / times - clipped).abs().max()) < 5 * 0.5 * stage.step / times**0.5
+
+
+def test_a_whole_number_never_goes_up():
+    """Shares are multiples of 2**-53, and the largest one added to a large number is rounded up."""
+    last = 1 - 2.0**-53
+    values = torch.tensor([0.0, 1.0, -3.0, 2.0**23 - 1, 0.25, -0.25, 2.0**22 + 0.5, torch.nan], dtype=torch.float64)
+    found = [rounded(values, torch.full_like(values, share)).tolist() for share in (0.0, 0.5, last)]
+    assert torch.floor(values[3] + last) == values[3] + 1
+    assert [one[:7] for one in found] == [
+        [0, 1, -3, 2.0**23 - 1, 0, -1, 2.0**22],
+        [0, 1, -3, 2.0**23 - 1, 0, 0, 2.0**22 + 1],
+        [0, 1, -3, 2.0**23 - 1, 1, 0, 2.0**22 + 1],
+    ]
+    assert all(isnan(one[7]) for one in found)
+    for clip in (0.0, 1e-320, 1e39, inf):
+        with pytest.raises(UsageError, match="a clip from 1e-30 to 1e30"):
+            Quantise(clip)
 
 
 def test_the_lot_is_drawn_before_anything_is_rejected():

@@ -54,6 +54,7 @@ class Sums:
         buffers: those of the largest round.
         rounds: how many the run has executed; a client's row is in as many at most.
         feared: how many clients the config fears, or has, as Byzantine.
+        empty: how many clients have no samples: their rows are known, so they hide nobody.
         parties: what each party sends in the largest buffer at most; none without a suite with messages.
     """
 
@@ -61,6 +62,7 @@ class Sums:
     buffers: tuple[Buffer, ...]
     rounds: int
     feared: int
+    empty: int
     parties: tuple[Sent, ...]
 
     @property
@@ -69,8 +71,16 @@ class Sums:
         return sum(buffer.size for buffer in self.buffers)
 
     def over(self, colluders: int) -> tuple[float, float]:
-        """With which chance a row is open in a round, and at least once in all rounds."""
+        """With which chance a row is open in a round, and at least once in all rounds, at most.
+
+        Rows without samples are known. A complete buffer opens with two rows that have some, so not to these alone.
+        """
         chance = exposed(self.suite, self.buffers, colluders)
+        if colluders and self.empty:
+            known = [min(number, self.places - 1) for number in (colluders + self.empty, self.empty)]
+            more, alone = (exposed(self.suite, self.buffers, number) for number in known)
+            complete = all(buffer.smallest >= buffer.size for buffer in self.buffers)
+            chance = max(chance, more - alone if complete else more)
         return float(chance), within(chance, self.rounds)
 
     @property
@@ -78,7 +88,7 @@ class Sums:
         """Numbers of colluders from none to half of the round, and those that are feared."""
         half = self.places // 2
         some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1}
-        return sorted(number for number in some if number < self.places)
+        return sorted(number for number in some if number < self.places - self.empty)
 
     @property
     def meetings(self) -> tuple[float, float]:
@@ -89,10 +99,12 @@ class Sums:
     @property
     def in_short(self) -> str:
         """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
-        number = min(self.feared or 1, self.places - 1)
+        number = max(0, min(self.feared or 1, self.places - self.empty - 1))
         a_round, ever = self.over(number)
+        beside = f", beside {counted(self.empty, 'client')} without samples," * bool(self.empty)
         return (
-            f"a client's row is open to the server with {counted(number, 'colluding client')} in {percent(a_round)} of "
+            f"a client's row is open to the server with {counted(number, 'colluding client')}{beside} in "
+            f"{percent(a_round)} of "
             f"rounds; at least once in {counted(self.rounds, 'round')} with a chance of {percent(ever)}"
         )
 
@@ -105,6 +117,7 @@ class Sums:
             "buffers": [{"size": buffer.size, "opens_from": buffer.smallest} for buffer in self.buffers],
             "rounds": self.rounds,
             "feared": self.feared,
+            "without_samples": self.empty,
             "exposed": [
                 {"colluders": number, "in_a_round": _rounded(a_round), "in_the_run": _rounded(run)}
                 for number, a_round, run in rows
@@ -132,7 +145,8 @@ def sums_of(run: Run) -> Sums | None:
     suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
-    return Sums(suite, buffers, run.rounds_executed, feared, _parties(run, suite, buffers))
+    empty = 0 if run.sealed else sum(not rows for rows in run.plan.retained.samples.values())
+    return Sums(suite, buffers, run.rounds_executed, feared, empty, _parties(run, suite, buffers))
 
 
 def _parties(run: Run, suite: str | None, buffers: tuple[Buffer, ...]) -> tuple[Sent, ...]:
