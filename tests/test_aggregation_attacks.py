@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fuaudit_plugins.secure_sum import sizes
 from secure_parties import opening_of, rows_of
-from test_secured_runs import FEDREP, trained
+from test_secured_runs import FEDAVG, FEDREP, trained
 
 from fuaudit import load_run, report, verify
 from fuaudit.audits.aggregation import AggregationAttacks
@@ -18,10 +19,12 @@ from fuaudit.secure.attacks.opening import Got
 from fuaudit.secure.attacks.parties import Parties
 from fuaudit.secure.attacks.table import ATTACKS, played
 from fuaudit.secure.encrypted import Total
+from fuaudit.secure.exposure import Buffer, exposed
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.sizes import sent
 from fuaudit.testing import check_audit
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.workflow.seal import seal
 
 PAGE = (Path(__file__).parents[1] / "docs" / "secure-aggregation.md").read_text()
 
@@ -148,10 +151,33 @@ def test_a_broken_attack_decides_nothing(sealed_sums, monkeypatch):
     assert "gets nothing where it must" in found.shows
 
 
+def test_rounds_with_different_numbers_of_clients_are_told_as_they_were(tmp_path):
+    """By hand, of every round that was executed; a sealed view tells the same."""
+    tables = FEDAVG | {
+        "partition": {"use": "iid", "clients": 6},
+        "learner": {
+            **{"use": "fedprox", "scenario": "static", "probability": 0.6, "rounds": 4},
+            **{"epochs": 1, "batch": 4, "largest_client": 20, "step_size": 0.2},
+        },
+        "transport": {"use": "secure-sum", "size": 2},
+    }
+    run = trained(tmp_path / "run", tables, "mask")
+    numbers = [len(cohort) for cohort in run.participation["cohorts"]]
+    assert len({*numbers}) > 1
+    chances = [float(exposed("mask", [*map(Buffer, sizes(n, 2), sizes(n, 2))], 1)) for n in numbers if n]
+    closed = np.prod([1 - chance for chance in chances])
+    view = seal(run, tmp_path / "view")
+    for one in (run, view):
+        assert sums_of(one).over(1) == (pytest.approx(max(chances)), pytest.approx(1 - closed))
+    for suffix in ("md", "html"):
+        page = report(verify(run, "secure-aggregation", data=tiny_dataset(), save=False), out=tmp_path / f"p.{suffix}")
+        assert f"{min(filter(None, numbers))} to {max(numbers)} participations" in page.read_text()
+
+
 def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):
     code, out, _ = fuaudit("show", sealed_sums.path)
     assert code == 0
-    assert "a client's row is open to the server with 1 colluding client in 33.4 % of rounds" in out
+    assert "a client's row is open to the server with 1 colluding client: in a round with a chance of 33.4 %" in out
 
 
 def test_bytes_are_of_the_fields_that_the_sums_were_opened_with(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secure_parties import opening_of, rows_of
 
-from fuaudit.runs.sums import Sums
+from fuaudit.runs.sums import Alike, Sums
 from fuaudit.secure import masked
 from fuaudit.secure.attacks.buffers import both_secrets
 from fuaudit.secure.exposure import Buffer, exposed, fewest, meeting, partners_needed, within
@@ -23,6 +23,10 @@ SUITES = (None, "bfv", "bfv+mask", "mask", "plain")
 
 def buffers_of(places, size, smallest="complete"):
     return [Buffer(n, n if smallest == "complete" else smallest) for n in sizes(places, size)]
+
+
+def alike(places, size, smallest="complete", rounds=4):
+    return (Alike(rounds, tuple(buffers_of(places, size, smallest))),)
 
 
 def by_listing(suite, buffers, colluders):
@@ -102,7 +106,7 @@ def test_who_has_no_samples_hides_nobody():
     """Of 16 clients in buffers of four 8 have none: listed are the sets of three others behind a sum that open."""
 
     def over(colluders, empty, smallest="complete"):
-        return Sums(None, tuple(buffers_of(16, 4, smallest)), 4, colluders, empty, ()).over(colluders)[0]
+        return Sums(None, alike(16, 4, smallest), 0, colluders, empty, ()).over(colluders)[0]
 
     others = [*["colluder"] * 3, *["empty"] * 8, *["honest"] * 4]
     for colluders in range(4):
@@ -112,10 +116,24 @@ def test_who_has_no_samples_hides_nobody():
         assert over(colluders, 8) == len(opens) / len(sets)
     assert over(1, 8) == pytest.approx(28 / 455)
     assert over(1, 8, 2) > over(1, 8) > over(1, 0) == over(0, 8) == 0
-    assert (
-        "with 1 colluding client, beside 8 clients without samples, in 6.16 % of"
-        in Sums(None, tuple(buffers_of(16, 4)), 4, 1, 8, ()).in_short
-    )
+    told = "with 1 colluding client, beside 8 clients without samples: in a round with a chance of 6.16 %"
+    assert told in Sums(None, alike(16, 4), 0, 1, 8, ()).in_short
+
+
+def test_rounds_with_few_clients_are_counted_as_they_were():
+    """Rounds of 10 and 8 in twos, one colluder: 1/9 and 1/7 of the lots. The run opens a row in any of its rounds."""
+    sums = Sums("mask", (*alike(10, 2, rounds=2), *alike(8, 2, rounds=1)), 0, 0, 0, ())
+    assert sums.over(1) == (pytest.approx(1 / 7), pytest.approx(1 - (8 / 9) ** 2 * (6 / 7)))
+    assert (sums.places, sums.rounds) == (10, 3)
+    assert "in a round, the worst of them, with a chance of 14.3 %; at least once in 3 rounds" in sums.in_short
+    assert sums.meetings == (pytest.approx(2 / 9 + 1 / 7), pytest.approx(1 - (8 / 9) ** 2 * (6 / 7)))
+    # of a round of two, eight colluders are one
+    assert Sums("mask", (*alike(10, 2), *alike(2, 2)), 0, 0, 0, ()).over(8)[0] == 1
+
+
+def test_who_takes_part_beside_the_empty_in_a_small_round():
+    """Of a round of four in one buffer at most two are without samples beside one colluder: she has the fourth row."""
+    assert Sums(None, alike(4, 4), 0, 1, 8, ()).over(1)[0] == 1
 
 
 def test_behind_masks_fewer_rows_open_less():

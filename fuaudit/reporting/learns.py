@@ -6,6 +6,8 @@ message of a run is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fuaudit.reporting.contents import Summing
 from fuaudit.runs.sums import percent
 from fuaudit.secure.exposure import Buffer, fewest
@@ -59,18 +61,23 @@ OTHERS = {
 def lead(sums: Summing) -> list[str]:
     """What the sums are, in sentences."""
     sizes = [size for size, _ in sums.buffers]
-    span = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+    span, places = _span(sizes), _span(sums.places)
     by = f"made by the suite {sums.suite!r}, by the ledger" if sums.suite else "made by the simulator, without a suite"
     return [
-        f"The server is given sums of clients' rows, and no row: {by}. The largest round has "
-        f"{counted(sums.places, 'participation')} in {counted(len(sizes), 'buffer')} of {span}, by lot.",
+        f"The server is given sums of clients' rows, and no row: {by}. A round has {places} "
+        f"participations, in buffers of {span}, by lot.",
         "Which coordinates clients agree on, who takes part, and who has no samples is public. Clients without samples "
         f"hide nobody. As far as the run tells there are {sums.empty}, and the chances have them beside the colluders.",
     ]
 
 
+def _span(numbers: Sequence[int]) -> str:
+    """From the least to the most."""
+    return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+
+
 def smallest(sums: Summing) -> int:
-    """From how many rows on some buffer of the round opens, at least."""
+    """From how many rows on some buffer of a round opens, at least."""
     opening = [Buffer(*pair) for pair in sums.buffers]
     found = [fewest(sums.suite or None, one) for one in opening if fewest(sums.suite or None, one) <= one.size]
     return min(found, default=0)
@@ -90,12 +97,14 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
 
 def chances_of(sums: Summing) -> str:
     """What the table of chances is about."""
+    worst = "In a round: in the worst one, as they have different numbers of clients. " * (len(sums.places) > 1)
+    untold = f" So do {counted(sums.untold, 'kept round')}: how many took part there is not told." * bool(sums.untold)
     fewer = any(few < size for size, few in sums.buffers)
     out = " The server says of others that they did not come, as far as buffers open without them." if fewer else ""
     return (
         "With which chance the row of an honest client who takes part is open to the server and colluders: these are "
-        f"everybody else behind its sum.{out} Rounded up. In the run: in rounds that it executed or kept; those that "
-        "an ancestor executed and the run did not keep come on top."
+        f"everybody else behind its sum.{out} Rounded up. {worst}In the run: in rounds that it executed or kept; those "
+        f"that an ancestor executed and the run did not keep come on top.{untold}"
     )
 
 
@@ -105,11 +114,11 @@ def chances(sums: Summing) -> list[tuple[str, str, str]]:
     return [(f"{n}{mark.get(n, '')}", percent(a_round), percent(run)) for n, a_round, run in sums.exposed]
 
 
-def picked(sums: Summing) -> list[tuple[int, float]]:
-    """One colluder, those that are feared, and the most of the table: each with the chance of a round."""
-    known = {number: a_round for number, a_round, _ in sums.exposed}
+def picked(sums: Summing) -> list[tuple[int, float, float]]:
+    """One colluder, those that are feared, and the most of the table: each with the chances of a round and the run."""
+    known = {number: chances for number, *chances in sums.exposed}
     wanted = sorted({1, sums.feared or 1, max(known, default=0)})
-    return [(number, known[number]) for number in wanted if number in known]
+    return [(number, *known[number]) for number in wanted if number in known]
 
 
 def meetings(sums: Summing) -> str:

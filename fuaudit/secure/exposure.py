@@ -10,10 +10,10 @@ colludes is fixed before it, and takes part in every round: fewer expose less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
+from math import comb, prod
 
 from fuaudit.secure.names import least_rows_of
 
@@ -89,6 +89,11 @@ def within(chance: Fraction, rounds: int) -> float:
     A fraction would have as many digits as all of the rounds together.
     """
     return 1 - float(1 - chance) ** rounds
+
+
+def within_all(chances: Iterable[tuple[Fraction, int]]) -> float:
+    """With which chance it happens at least once where each chance is that of so many rounds; see :func:`within`."""
+    return 1 - prod(float(1 - chance) ** rounds for chance, rounds in chances)
 
 
 def meeting(buffers: Sequence[Buffer]) -> Fraction:
