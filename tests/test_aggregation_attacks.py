@@ -121,6 +121,39 @@ def test_sums_by_a_suite_pass_and_the_report_says_who_learns_what(sealed_sums, t
     assert "Exposure: the chance" in pages[0]
 
 
+def told_of(run, tmp_path, party):
+    """What the report of a run says of a party: what it learns, and with whom it has a row."""
+    result = verify(load_run(run.path), "secure-aggregation", data=None if run.sealed else tiny_dataset(), save=False)
+    page = report(result, out=tmp_path / f"{run.path.name}.md").read_text()
+    return [part.strip() for part in re.search(rf"^\| {party} \|(.*)\|(.*)\|$", page, re.MULTILINE).groups()]
+
+
+@pytest.mark.parametrize(("suite", "tables"), [("mask", FEDAVG), ("plain", FEDAVG), ("bfv", FEDREP), (None, FEDREP)])
+def test_what_an_auditor_learns_is_what_the_files_tell(tmp_path, suite, tables):
+    run = trained(tmp_path / "run", tables, suite)
+    whole, view = told_of(run, tmp_path, "Auditor"), told_of(seal(run, tmp_path / "view"), tmp_path, "Auditor")
+    assert "clients' secrets" in whole[0]
+    assert "secrets" not in str(view)
+    assert "rows of training" not in str(view)
+    for learnt, together in (whole, view):
+        assert learnt.startswith(
+            {"plain": "every client's row", None: "what the public learns"}.get(suite, "all that the server learns")
+        )
+        assert ("A third of a buffer's clients" in together) == (suite == "mask")
+    # what clients keep in FedREP are residuals of rows, in the run and not in the view
+    assert ["what each client keeps" in learnt for learnt, _ in (whole, view)] == [tables is FEDREP, False]
+    assert (whole[1] == "nobody") == (tables is FEDREP or suite == "plain")
+    assert (view[1] == "nobody") == (suite == "plain")
+
+
+def test_whoever_seals_plain_sums_is_told_that_rows_lie_open(tmp_path, fuaudit):
+    for suite in ("plain", "mask"):
+        run = trained(tmp_path / suite, FEDAVG, suite)
+        code, out, _ = fuaudit("seal", run.path, "--out", tmp_path / f"{suite}-view")
+        assert code == 0
+        assert ("every client's row in the clear" in out) == (suite == "plain")
+
+
 def test_no_suite_is_not_applicable_and_has_its_exposure_told(tmp_path):
     run = trained(tmp_path / "run", FEDREP, None)
     result, found = judged(run)

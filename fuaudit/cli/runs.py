@@ -329,11 +329,16 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @output_options
 def seal(run: Path, out: Path, output: Output) -> None:
     """Write what the server may be given of RUN to another folder: no key, no name, no row."""
+    from fuaudit.runs.ledger import suite_of
     from fuaudit.workflow.seal import seal as work
 
     made = work(run, out)
     lines = [f"sealed {out}, digest {made.digest}"]
     document: dict[str, Any] = {"run": str(out), "digest": made.digest}
+    if suite_of(made.ledger) == "plain" and not made.pruned:
+        told = "its messages hold every client's row in the clear, as the server of 'plain' saw them"
+        lines.append(f"  {told}")
+        document["doubts"] = [told]
     if made.is_child:
         name = printable(made.info["parent"]["name"])
         lines.append(f"  seal its parent beside it as well, under its own name: {name}")

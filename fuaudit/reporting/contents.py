@@ -148,7 +148,7 @@ class Summing:
     ``alike`` has how many rounds have equal buffers, and of these size, from how many rows on they open, and how many.
     ``untold`` are rounds of which nothing tells how many took part. ``exposed`` holds a number of colluders, and with
     which chance a row is open to a server with them: in the worst round, and in the run. ``meetings`` says how often
-    two clients meet on average, and with which chance they ever do.
+    two clients meet on average, and with which chance they ever do. ``holds`` are parts of the run that tell of rows.
     """
 
     suite: str
@@ -159,6 +159,7 @@ class Summing:
     exposed: tuple[tuple[int, float, float], ...]
     meetings: tuple[float, float]
     parties: tuple[tuple[str, str, int], ...]
+    holds: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -503,6 +504,7 @@ def _summing(row: object) -> Summing:
         tuple(map(_exposed, _sequence(row["exposed"]))),
         (mean, _chances([ever])[0]),
         tuple(map(_party, _sequence(row["parties"]))),
+        _lines(row["holds"]),
     )
 
 

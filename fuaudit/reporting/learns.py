@@ -1,7 +1,7 @@
 """Who learns what of the sums of a run, in words: party by party, for the suite that made them.
 
-``docs/secure-aggregation.md`` says the same at length. What is said here follows from suite and buffers alone: no
-message of a run is looked at.
+``docs/secure-aggregation.md`` says the same at length. What is said here follows from suite, buffers, and which files the
+run at hand has: no message of a run is looked at.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ PUBLIC = (
     "the model of every round, so what the server's rule makes of the sums; which coordinates were agreed on; how many "
     "rows each sum had"
 )
-AUDITOR = (
-    "what the public learns, and by the clients' secrets in the run who was in which buffer; with the rows of training "
-    "at hand every client's row, for a replay computes them in the clear"
-)
-
 SERVER = {
     "": (f"{SUMS}, if a suite with the same buffers had made them; here the simulator saw every row", COLLUDERS),
     "plain": ("every client's row", "nobody: it is sent them"),
@@ -92,7 +87,29 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
     partner = ("Partner in a buffer", f"where she sees a sum, {row}; else what the public learns", others)
     parties = (("Server", learnt, together), *OTHERS.get(sums.suite, ()), partner)
-    return [*parties, ("Auditor", AUDITOR, "the rows"), ("Public", PUBLIC, "as a partner, whoever is one")]
+    return [*parties, ("Auditor", *auditor(sums)), ("Public", PUBLIC, "as a partner, whoever is one")]
+
+
+def auditor(sums: Summing) -> tuple[str, str]:
+    """What whoever has the files of the run learns, and with whom one client's row: as much as these files tell."""
+    has = {*sums.holds}
+    if "messages" not in has:
+        learnt = ["what the public learns"]
+    elif sums.suite == "plain":
+        learnt = ["every client's row, which the messages of the run hold in the clear"]
+    else:
+        learnt = ["all that the server learns: the messages of the run have every sum, and of whom it is"]
+    learnt += ["by the clients' secrets in the run who was in which buffer"] * ("secrets" in has)
+    learnt += ["what each client keeps, in the clear, from which rows of rounds follow"] * ("memories" in has)
+    if "memories" in has or ("messages" in has and sums.suite == "plain"):
+        return "; ".join(learnt), "nobody"
+    shares = " A third of a buffer's clients will do, with the shares in the messages." * (sums.suite == "mask")
+    together = [f"As many clients of a buffer as the server needs.{shares}"] * ("messages" in has)
+    if "secrets" in has:
+        together += ["Whoever has the rows of training: every client's row, for a replay computes it."]
+    elif "seeds" in has:
+        together += ["Whoever has the rows of training: every client's row, but for what she drew herself."]
+    return "; ".join(learnt), " ".join(together) or "as the public"
 
 
 def chances_of(sums: Summing) -> str:

@@ -115,6 +115,7 @@ class Sums:
         feared: how many clients the config fears, or has, as Byzantine.
         empty: how many clients have no samples: their rows are known, so they hide nobody.
         parties: what each party sends in the largest buffer at most; none without a suite with messages.
+        holds: what the run holds that tells of rows: "messages", "memories" of clients, their "secrets", "seeds".
     """
 
     suite: str | None
@@ -123,6 +124,7 @@ class Sums:
     feared: int
     empty: int
     parties: tuple[Sent, ...]
+    holds: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -182,6 +184,7 @@ class Sums:
             ],
             "meetings": {"on_average": _rounded(mean), "ever": _rounded(ever)},
             "parties": [{"party": one.party, "to": one.to, "bytes": one.size} for one in self.parties],
+            "holds": list(self.holds),
         }
 
 
@@ -211,7 +214,18 @@ def sums_of(run: Run) -> Sums | None:
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
     empty = 0 if run.sealed else sum(not rows for rows in run.plan.retained.samples.values())
     largest = max(buffer.size for some in alike for buffer in some.buffers)
-    return Sums(suite, alike, untold, feared, empty, _parties(run, suite, largest))
+    return Sums(suite, alike, untold, feared, empty, _parties(run, suite, largest), _holds(run, suite))
+
+
+def _holds(run: Run, suite: str | None) -> tuple[str, ...]:
+    """What of a run tells its reader of rows, see :class:`Sums`."""
+    parts = {
+        "messages": suite is not None and not run.pruned,
+        "memories": run.exchange.remembers and not run.redacted,
+        "secrets": not run.redacted,
+        "seeds": not run.sealed,
+    }
+    return tuple(part for part, there in parts.items() if there)
 
 
 def _parties(run: Run, suite: str | None, largest: int) -> tuple[Sent, ...]:
