@@ -146,6 +146,17 @@ def test_what_an_auditor_learns_is_what_the_files_tell(tmp_path, suite, tables):
     assert (view[1] == "nobody") == (suite == "plain")
 
 
+def test_a_page_begins_with_what_the_server_is_given_and_names_who_ran_it(tmp_path, fuaudit):
+    for suite in ("plain", "mask", None):
+        run = trained(tmp_path / f"{suite}", FEDAVG, suite)
+        assert "every client's row of every round" in told_of(run, tmp_path, "Who ran the training")[0]
+        page = (tmp_path / f"{suite}.md").read_text()
+        assert ("given every client's row" in page) == (suite == "plain")
+        assert ("clients' rows, and no row" in page) == (suite != "plain")
+        shown = fuaudit("show", run.path)[1]
+        assert ("whoever ran this training saw every row" in shown) == (suite is not None)
+
+
 def test_whoever_seals_plain_sums_is_told_that_rows_lie_open(tmp_path, fuaudit):
     for suite in ("plain", "mask"):
         run = trained(tmp_path / suite, FEDAVG, suite)

@@ -565,9 +565,7 @@ def describe(
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
-    lines += [
-        f"  sums          by {document['secure']}, by its ledger; the audit transcript asks for its messages"
-    ] * bool(document["secure"])
+    lines += [f"  sums          {text}" for text in _made(document["secure"], run.path)]
     lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
@@ -640,7 +638,7 @@ def _describe_view(run: Any, output: Output) -> None:
         f"  commitment    {run.commitment}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
-        *([f"  sums          by {document['secure']}, by its ledger"] if document["secure"] else []),
+        *(f"  sums          {text}" for text in _made(document["secure"], run.path)),
         *([f"  exposed       {sums.in_short}"] if sums else []),
         *(f"  {text}" for text in _failed(document["failed_rounds"], run)),
     ]
@@ -656,6 +654,17 @@ def _describe_view(run: Any, output: Output) -> None:
         "  so who took part, who owned what, and how the model serves whom is not told",
     ]
     output.emit(document, lines)
+
+
+def _made(suite: str | None, path: Path) -> list[str]:
+    """Who made the sums of a run, how its messages are checked, and what that does not hide; empty without a suite."""
+    if suite is None:
+        return []
+    verify = command("verify", path, spec="secure-aggregation")
+    return [
+        f"made by the suite {suite}, as the ledger tells; its messages are checked by: {verify}",
+        "a simulation: whoever ran this training saw every row. The suite shows what others would have seen",
+    ]
 
 
 def _requests(run: Any) -> list[str]:

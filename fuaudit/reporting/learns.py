@@ -16,6 +16,12 @@ from fuaudit.text import counted
 CAPTION = (
     "What follows from the protocol of the suite, if all parties do what it says. No message of the run was looked at."
 )
+NO_SUITE = "No suite made the sums: the simulator added up rows that it saw."
+OPERATOR = (
+    "every client's row of every round that was simulated, whatever the suite: all parties were parts of one process, "
+    "or processes of one user"
+)
+"""What whoever ran the training learns."""
 SUMS = (
     "the sum of each buffer, of whom it is, who proposed which coordinates where clients agree on some, and what they "
     "agreed on"
@@ -28,7 +34,7 @@ PUBLIC = (
     "rows each sum had"
 )
 SERVER = {
-    "": (f"{SUMS}, if a suite with the same buffers had made them; here the simulator saw every row", COLLUDERS),
+    "": (f"{SUMS}, as if a suite with the same buffers had made them", COLLUDERS),
     "plain": ("every client's row", "nobody: it is sent them"),
     "mask": (f"{SUMS}, and rows under masks", COLLUDERS),
     "bfv": (f"{SUMS}, and {SEALED}", f"{COLLUDERS}; or the key holder"),
@@ -57,10 +63,10 @@ def lead(sums: Summing) -> list[str]:
     """What the sums are, in sentences."""
     sizes = [size for size, _ in sums.buffers]
     span, places = _span(sizes), _span(sums.places)
-    by = f"made by the suite {sums.suite!r}, by the ledger" if sums.suite else "made by the simulator, without a suite"
+    made = f"Sums were made by the suite {sums.suite!r}, by the ledger." if sums.suite else NO_SUITE
+    given = "every client's row, and so their sums" if sums.suite == "plain" else "sums of clients' rows, and no row"
     return [
-        f"The server is given sums of clients' rows, and no row: {by}. A round has {places} "
-        f"participations, in buffers of {span}, by lot.",
+        f"The server is given {given}. {made} A round has {places} participations, in buffers of {span}, by lot.",
         "Which coordinates clients agree on, who takes part, and who has no samples is public. Clients without samples "
         f"hide nobody. As far as the run tells there are {sums.empty}, and the chances have them beside the colluders.",
     ]
@@ -87,7 +93,8 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
     partner = ("Partner in a buffer", f"where she sees a sum, {row}; else what the public learns", others)
     parties = (("Server", learnt, together), *OTHERS.get(sums.suite, ()), partner)
-    return [*parties, ("Auditor", *auditor(sums)), ("Public", PUBLIC, "as a partner, whoever is one")]
+    ran = "Who ran the training", OPERATOR, "nobody"
+    return [ran, *parties, ("Auditor", *auditor(sums)), ("Public", PUBLIC, "as a partner, whoever is one")]
 
 
 def auditor(sums: Summing) -> tuple[str, str]:
