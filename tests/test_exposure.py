@@ -131,6 +131,28 @@ def test_rounds_with_few_clients_are_counted_as_they_were():
     assert Sums("mask", (*alike(10, 2), *alike(2, 2)), 0, 0, 0, ()).over(8)[0] == 1
 
 
+FEWEST = {
+    "plain": (Sums("plain", alike(6, 6), 0, 0, 0, ()), 0, "every client's row is open to the server, and nobody need"),
+    "one buffer": (Sums("bfv", alike(6, 6), 0, 0, 0, ()), 5, "with 5 colluding clients, and not with fewer: in a round"),
+    "three of four": (Sums("bfv", alike(8, 4, 3), 0, 0, 0, ()), 2, "with 2 colluding clients, and not with fewer: in"),
+    "more are feared": (Sums("bfv", alike(8, 4, 3), 0, 3, 0, ()), 2, "with 3 colluding clients: in a round"),
+    "no buffer opens": (Sums("bfv", alike(2, 4, 3), 0, 0, 0, ()), None, "no number of colluding clients opens a row"),
+    "empty ones": (Sums("bfv", alike(6, 6), 0, 0, 2, ()), 3, "not with fewer, beside 2 clients without samples: in a"),
+    "a small round": (Sums("bfv", (*alike(9, 4), *alike(3, 4)), 0, 0, 0, ()), 2, "with 2 colluding clients, and not"),
+}
+
+
+@pytest.mark.parametrize("name", FEWEST)
+def test_the_line_says_how_many_colluders_it_takes(name):
+    sums, fewest, words = FEWEST[name]
+    assert sums.fewest == fewest
+    assert words in sums.in_short
+    rows = {row["colluders"]: row["in_the_worst_round"] for row in sums.table()["exposed"]}
+    assert min((number for number, chance in rows.items() if chance), default=None) == fewest
+    assert fewest in (0, None) or rows[fewest] == pytest.approx(sums.over(fewest)[0], rel=1e-5)
+    assert fewest in (0, None) or sums.over(fewest - 1)[0] == 0
+
+
 def test_who_takes_part_beside_the_empty_in_a_small_round():
     """Of a round of four in one buffer at most two are without samples beside one colluder: she has the fourth row."""
     assert Sums(None, alike(4, 4), 0, 1, 8, ()).over(1)[0] == 1

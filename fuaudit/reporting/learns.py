@@ -134,8 +134,13 @@ def chances_of(sums: Summing) -> str:
 
 def chances(sums: Summing) -> list[tuple[str, str, str]]:
     """Colluders, and the chance of an open row in a round and in the run."""
-    mark = {sums.feared: " (feared)"} if sums.feared else {}
-    return [(f"{n}{mark.get(n, '')}", percent(a_round), percent(run)) for n, a_round, run in sums.exposed]
+    fewest = next((number for number, a_round, _ in sums.exposed if a_round), None)
+    words = {"feared": sums.feared or None, "the fewest that open a row": fewest}
+    marks = {number: ", ".join(word for word, of in words.items() if of == number) for number, *_ in sums.exposed}
+    return [
+        (f"{n} ({marks[n]})" if marks[n] else f"{n}", percent(a_round), percent(run))
+        for n, a_round, run in sums.exposed
+    ]
 
 
 def picked(sums: Summing) -> list[tuple[int, float, float]]:

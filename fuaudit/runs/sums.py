@@ -6,6 +6,7 @@ take part in every round.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -142,10 +143,17 @@ class Sums:
         return float(max(chance for chance, _ in chances)), within_all(chances)
 
     @property
+    def fewest(self) -> int | None:
+        """How many colluders open a row in some round, at least; None where no number does."""
+        numbers = range(max(1, self.places - self.empty))
+        found = bisect_left(numbers, True, key=lambda number: self.over(number)[0] > 0)  # more never open less
+        return found if found < len(numbers) else None
+
+    @property
     def colluders(self) -> list[int]:
-        """Numbers of colluders from none to half of the largest round, and those that are feared."""
+        """Numbers of colluders from none to half of the largest round, those that are feared, and the fewest."""
         half = self.places // 2
-        some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1}
+        some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1, self.fewest or 0}
         return sorted(number for number in some if number < self.places - self.empty)
 
     @property
@@ -157,12 +165,17 @@ class Sums:
     @property
     def in_short(self) -> str:
         """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
-        number = max(0, min(self.feared or 1, self.places - self.empty - 1))
-        a_round, ever = self.over(number)
+        fewest, asked = self.fewest, max(0, min(self.feared or 1, self.places - self.empty - 1))
+        if fewest == 0:
+            return "every client's row is open to the server, and nobody need help it"
         beside = f", beside {counted(self.empty, 'client')} without samples" * bool(self.empty)
+        if fewest is None:
+            return f"no number of colluding clients{beside} opens a row to the server: no buffer opens"
+        number, few = max(asked, fewest), f", and not with fewer{beside}" if asked < fewest else beside
+        a_round, ever = self.over(number)
         worst = ", the worst of them," * (len(self.alike) > 1)
         return (
-            f"a client's row is open to the server with {counted(number, 'colluding client')}{beside}: in a "
+            f"a client's row is open to the server with {counted(number, 'colluding client')}{few}: in a "
             f"round{worst} with a chance of {percent(a_round)}; at least once in {counted(self.rounds, 'round')} with "
             f"a chance of {percent(ever)}"
         )
@@ -178,6 +191,7 @@ class Sums:
             "rounds_untold": self.untold,
             "feared": self.feared,
             "without_samples": self.empty,
+            "fewest": self.fewest,
             "exposed": [
                 {"colluders": number, "in_the_worst_round": _rounded(a_round), "in_the_run": _rounded(run)}
                 for number, a_round, run in rows
