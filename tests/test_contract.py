@@ -93,6 +93,13 @@ def test_a_rule_that_publishes_a_row_must_say_so():
         check_aggregator(SilentMedian())
 
 
+@pytest.mark.parametrize(("byzantine", "rows"), [(5, None), (5, [8]), (0, [9])])
+def test_a_rule_that_needs_many_rows_is_tried_of_so_many(byzantine, rows):
+    """Whoever needs eight rows published one unseen: of six rows it was not asked, and of no others it was tried."""
+    with pytest.raises(AssertionError, match=r"of (8|9) rows it leaves a row as it is, and publishes\(\d\) says ''"):
+        check_aggregator(SilentKrum(byzantine), rows)
+
+
 class SaysNothing(SizeWeighted):
     depends_on = frozenset()
 

@@ -41,7 +41,8 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed, several runs in one
     tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not count, and the order
     of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
-    are, draws. An aggregator that leaves a single row as it is, or coordinates of some, of two rows or more, says so.
+    are, draws. An aggregator that leaves a single row as it is, or coordinates of some, of two rows or more, says so: it
+    is tried of the fewest rows that it needs, of three numbers more at least, and of ``rows``.
     Both are tried in rounds of twelve clients from number 1000 on, too, where more than one row is tried.
 
     Args:
@@ -70,7 +71,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
                 require_stacks(stage, step, count, dtype, problems)
         if max(rows) > 1:
             with problems.during("what it publishes"):
-                _check_published(stage, dtype, problems)
+                _check_published(stage, _tried_rows(fewest, rows), dtype, problems)
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
     problems.conclude()
@@ -111,10 +112,19 @@ def _check_wide(stage: Any, step: Step, problems: Problems) -> None:
 LEFT = {"": "nothing as it is", "coordinates": "coordinates of single rows as they are", "row": "a row as it is"}
 
 
-def _check_published(stage: Any, dtype: torch.dtype, problems: Problems) -> None:
+def _tried_rows(fewest: int, rows: Sequence[int]) -> list[int]:
+    """Of how many rows it is tried what is published: odd and even numbers from the fewest on, and those of the trial.
+
+    A rule needs as many rows as it says, so a range that is the same for all would leave some rules untried.
+    """
+    fewest = max(2, fewest)
+    return sorted({*range(fewest, max(fewest + 4, 7)), *(count for count in rows if count > fewest)})
+
+
+def _check_published(stage: Any, counts: Sequence[int], dtype: torch.dtype, problems: Problems) -> None:
     """Aggregators only: a row, or each coordinate of some row, is left as it is where it says so, and nowhere else."""
     chain = Chain((stage,))
-    for count in range(max(3, least_rows(stage)), 7):
+    for count in counts:
         rows = updates_of(count, count, dtype)
         context = context_of(clients_of(bool(stage.per_client_state), 0, count), dtype)
         made, _ = chain.apply(rows, context, chain.init(shape_of(dtype)))
