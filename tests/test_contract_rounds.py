@@ -12,7 +12,7 @@ from fuaudit_plugins.mimic import OwnCorrection
 from fuaudit_plugins.quantise import Quantise
 from tests_support import broken
 
-from fuaudit.plugins import with_rows
+from fuaudit.plugins import rows_of, with_rows
 from fuaudit.testing import (
     check_aggregator,
     check_agreement,
@@ -404,6 +404,9 @@ def test_the_contract_of_byzantine_stages(stages):
         stages.Infinite(),
         stages.Remembering(),
         part(stages.Remembering, apply=all_alike(torch.nan)),
+        part(stages.Remembering, apply=remembers_all),
+        part(stages.Remembering, apply=sends_kept, settle=keeps_own_sent, sees="own"),
+        part(stages.Remembering, apply=lambda s, u, c, state: (u * 2, state), sees="own"),
     ):
         check_byzantine(right)
 
@@ -415,6 +418,39 @@ def overwrites(self, updates, context, state):
 def peeks(self, updates, context, state):
     """Wrong where it sees "own": sends the mean of all, where one of them is long."""
     return (updates.mean(dim=0).expand(updates.shape) if updates.norm(dim=-1).max() > 1e8 else -updates), state
+
+
+def remembers_all(self, updates, context, state):
+    """Wrong where it sees less than all: sends in the next round what it kept of everybody in this one."""
+    mean = updates.mean(dim=0, keepdim=True).expand(updates.shape)
+    return -rows_of(state["seen"], context.cohort), {"seen": with_rows(state["seen"], context.cohort, mean)}
+
+
+def remembers_one(self, updates, context, state):
+    """Wrong where it sees "theirs": the first row may be of anybody."""
+    first = updates[:1].expand(updates.shape)
+    return -rows_of(state["seen"], context.cohort), {"seen": with_rows(state["seen"], context.cohort, first)}
+
+
+def reads_theirs(self, updates, context, state):
+    """Wrong where it sees "own": each keeps its own row, and sends what all have kept."""
+    kept = state["seen"].mean(dim=0).expand(updates.shape)
+    return kept, {"seen": with_rows(state["seen"], context.cohort, updates)}
+
+
+def sends_kept(self, updates, context, state):
+    return updates - rows_of(state["seen"], context.cohort), state
+
+
+def keeps_all_sent(self, sent, answer, context, state):
+    """Wrong where it sees less than all: ``settle`` is told what everybody sent."""
+    return {"seen": with_rows(state["seen"], context.cohort, context.on_all(sent).mean(dim=0).expand(len(sent), -1))}
+
+
+def keeps_own_sent(self, sent, answer, context, state):
+    """Right: what was sent of itself, and the server's answer, which whoever gets models can tell."""
+    kept = rows_of(state["seen"], context.cohort) - context.on_all(sent) + context.on_all(answer)
+    return {"seen": with_rows(state["seen"], context.cohort, kept)}
 
 
 def grows(self, updates, context, state):
@@ -434,6 +470,11 @@ def grows(self, updates, context, state):
         ({"apply": grows}, "change from round to round"),
         ({"apply": lambda s, u, c, state: (u[:, :2], state)}, "apply made"),
         ({"apply": peeks, "sees": "own"}, "declare sees"),
+        ({"apply": remembers_all, "sees": "own"}, "memories that are not own: declare sees"),
+        ({"apply": remembers_all, "sees": "theirs"}, "memories that are not theirs: declare sees"),
+        ({"apply": remembers_one, "sees": "theirs"}, "memories that are not theirs: declare sees"),
+        ({"apply": reads_theirs, "sees": "own"}, "memories that are not own: declare sees"),
+        ({"apply": sends_kept, "settle": keeps_all_sent, "sees": "own"}, "memories that are not own: declare sees"),
         ({"apply": lambda s, u, c, state: (u.double(), state)}, "it turns torch.float32"),
         ({"apply": lambda s, u, c, state: (u * c.cohort.members, state)}, "declare it in depends_on"),
         ({"apply": lambda s, u, c, state: (u + random.random(), state)}, "other bits"),
