@@ -2,7 +2,7 @@
 
 import secrets as system
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,13 @@ from fuaudit.plans import Request
 from fuaudit.runs.ledger import ledger_of, suite_of, wrong_course
 from fuaudit.runs.platforms import versions
 from fuaudit.secure import masked, pairs, slots, streams
+from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.suites import Suite
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.training.exchange import Exchange
+from fuaudit.training.publishing import require_unpublished
+from fuaudit.training.stages import Chain, Mean
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.secured import require_secured
 from fuaudit.workflow.train import prepare
@@ -175,6 +179,30 @@ HIDING = {
 def test_a_rule_that_adds_up_sums_of_two_or_has_larger_ones_is_no_reason_to_refuse(tmp_path, name):
     ready = prepare(HIDING[name], tiny_dataset(), secret(1), None, None, None).first.ready
     require_secured(ready, "plain", HIDING[name]["learner"]["cohort"], apart=False)
+
+
+@dataclass(frozen=True)
+class NeedsThree(Mean):
+    """A rule that would leave one row of two, and says so; of two it is never asked, for it needs more."""
+
+    least: int = 3
+    most: int = 2
+
+    @property
+    def least_rows(self):
+        return self.least
+
+    def publishes(self, rows):
+        return "row" if rows <= self.most else ""
+
+
+def test_a_rule_is_not_asked_of_fewer_rows_than_it_needs():
+    """A round with so few fails, and opens no sum."""
+    buffers = [Buffer(2, 2)] * 4
+    require_unpublished(Exchange(Chain((NeedsThree(),))), buffers, "plain")
+    for shown in (NeedsThree(2), NeedsThree(3, 3), NeedsThree(3, 4)):
+        with pytest.raises(UsageError, match="may publish a sum as it is"):
+            require_unpublished(Exchange(Chain((shown,))), buffers, "plain")
 
 
 def partners_rows(rule, rows):

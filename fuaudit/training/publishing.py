@@ -8,14 +8,15 @@ from fuaudit.errors import UsageError
 from fuaudit.registry import called
 from fuaudit.secure.exposure import Buffer, fewest
 from fuaudit.training.exchange import Exchange
-from fuaudit.training.stages import published
+from fuaudit.training.stages import least_rows, published
 
 
 def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str) -> None:
     """Refuse a rule that may publish a sum of two, in rounds with such buffers at most.
 
     Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
-    not come, and sums are discarded. So every number of them from two on is asked for; one alone is all that there is.
+    not come, and sums are discarded. So every number of them is asked for, from two on and from what a rule needs: one
+    alone is all that there is, and a round that has fewer than a rule needs fails, and opens none.
 
     Raises:
         UsageError: the server has such a rule, and a buffer may open from two rows on.
@@ -23,7 +24,8 @@ def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: st
     if all(fewest(suite, buffer) > 2 for buffer in buffers):
         return
     for stage in exchange.server.stages[: exchange.server.aggregating]:
-        told = {published(stage, rows) for rows in range(2, len(buffers) + 1)} - {""}
+        needed = max(2, least_rows(stage))
+        told = {published(stage, rows) for rows in range(needed, len(buffers) + 1)} - {""}
         if told:
             what = "a sum as it is" if "row" in told else "coordinates of single sums as they are"
             raise UsageError(
