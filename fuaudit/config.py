@@ -307,7 +307,11 @@ def _misfits(client: list[Named], transport: object, server: list[Named], solver
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
         ]
-    chains = [*_after_agreement(client, server), *_behind(transport, server, solver), *_after_aggregator(server[first:])]
+    chains = [
+        *_after_agreement(client, server),
+        *_behind(transport, server, solver),
+        *_after_aggregator(server[first:]),
+    ]
     return [*_before(client, solver), *chains]
 
 

@@ -326,7 +326,8 @@ class Agreed:
         ]
 
     def agree(self, proposals, context):
-        return torch.cat(proposals).unique()
+        columns = torch.cat(proposals).unique()
+        return columns[(columns >= 0) & (columns < context.columns)]
 
 
 def test_an_agreement_of_drawn_columns():
@@ -349,6 +350,14 @@ def seen():
         return [row.abs().argsort()[-2:] for row in updates]
 
     return {"propose": propose, "agree": lambda s, proposals, c: rows[0].sum(dim=0).argsort()[-2:].sort().values}
+
+
+def tallies(self, proposals, context):
+    """Wrong: counts votes in a table, where a number that is no column is no place."""
+    votes = torch.zeros(context.columns)
+    for one in proposals:
+        votes[one] += 1
+    return votes.nonzero()[:, 0]
 
 
 @pytest.mark.parametrize(
@@ -376,6 +385,8 @@ def seen():
         ({"propose": lambda s, u, c: [torch.tensor([c.cohort.members % 4])] * len(u)}, "declare it in depends_on"),
         ({"agree": lambda s, proposals, c: c.own(0) and torch.tensor([0])}, "whose stage it is not"),
         (seen(), "what is agreed depends on more than the proposals"),
+        ({"agree": lambda s, proposals, c: torch.cat(proposals).unique()}, "one client can stop all by proposing"),
+        ({"agree": tallies}, "one client can stop all by proposing what is no column"),
         ({"agree": lambda s, proposals, c: torch.cat(proposals)}, "not ascending and distinct"),
         ({"agree": lambda s, proposals, c: torch.tensor([0, 4])}, "columns that there are not"),
         ({"agree": lambda s, proposals, c: torch.cat(proposals).unique().float()}, "int64 columns"),
@@ -405,6 +416,8 @@ def test_the_contract_of_byzantine_stages(stages):
         stages.Remembering(),
         part(stages.Remembering, apply=all_alike(torch.nan)),
         part(stages.Remembering, apply=remembers_all),
+        part(stages.Remembering, proposals=lambda s, found, u, c: [one * 0 + 2**40 for one in found]),
+        part(stages.Remembering, proposals=lambda s, found, u, c: [torch.arange(-9, 99) for _ in found]),
         part(stages.Remembering, apply=sends_kept, settle=keeps_own_sent, sees="own"),
         part(stages.Remembering, apply=lambda s, u, c, state: (u * 2, state), sees="own"),
     ):
@@ -482,7 +495,7 @@ def grows(self, updates, context, state):
         ({"init": lambda s, shape: {"seen": shape.zeros(1, shape.dimension)}}, "one row a client"),
         ({"init": lambda s, shape: {"seen": shape.zeros(shape.clients)}}, "one row a client, (M, d)"),
         ({"proposals": lambda s, found, u, c: found[:1]}, "one for each row"),
-        ({"proposals": lambda s, found, u, c: [one + 9 for one in found]}, "no int64 columns"),
+        ({"proposals": lambda s, found, u, c: [one + 0.5 for one in found]}, "no int64 columns"),
         ({"proposals": lambda s, found, u, c: [one.zero_() for one in found]}, "that it was given, in place"),
         ({"proposals": lambda s, found, u, c: [one * random.randrange(2) for one in found]}, "global generator"),
     ],

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import offers, says
-from fuaudit.testing.agreements import require_proposals
+from fuaudit.testing.agreements import require_whole
 from fuaudit.testing.client_stages import require_rows, round_of
-from fuaudit.testing.contexts import DIMENSION, SIZES, Step, strange
+from fuaudit.testing.contexts import SIZES, Step, strange
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, initial, trials
 from fuaudit.training.rounds import RoundContext, State
@@ -27,7 +27,7 @@ def check_byzantine(stage: Any) -> None:
     form with one row a client. Only draws of the clients that it names, and only where it declares them; how many
     clients and samples there are has no effect where that is not declared. It tells nothing. What its clients send may
     be infinite.
-    Where it has ``proposals``: a list like ``found``, of columns that there are. Nothing that it does not name in
+    Where it has ``proposals``: a list like ``found``, int64; its clients may propose columns that there are not. Nothing that it does not name in
     ``sees`` has an effect on what a client sends, proposes or keeps, in ``apply`` or in ``settle``: rows, proposals,
     what was sent of others, and their memories. The server's answer counts as nobody's. No global generator is touched.
 
@@ -123,7 +123,7 @@ def _check_proposals(stage: Any, trial: Trial, problems: Problems) -> None:
     updates = trial.updates.clone()
     said = stage.proposals(found, updates, trial.context)
     problems.require(torch.equal(updates, trial.updates), "it changes the updates that it was given, in place")
-    require_proposals(said, len(found), DIMENSION, problems)
+    require_whole(said, len(found), problems)
     again = stage.proposals(found, trial.updates, trial.context)
     problems.require(all(map(torch.equal, said, again)), "it proposes otherwise when repeated")
     problems.require(all(map(torch.equal, given, found)), "it changes the proposals that it was given, in place")
