@@ -26,9 +26,9 @@ def check_agreement(agreement: object) -> None:
     proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**, also in
     a late round of nine rows and 40 columns, of sizes far apart, of which each comes again without the others; what is
     agreed on follows from proposals and shared draws, whatever rows were seen. Agreed columns are ascending, distinct,
-    int64, columns that there are, also where nobody proposes one, or everybody one twice, or one client what is no column,
-    as a Byzantine one can: else it stops the training of all. The same when repeated, inputs left alone; what it does not declare has no effect: draws, how many clients and samples there are. No global
-    generator is touched.
+    int64, columns that there are, also where nobody proposes one, everybody one twice, or one client what is no
+    column, as a Byzantine one can: else it stops the training of all. The same when repeated, inputs left alone; what
+    it does not declare has no effect: draws, how many clients and samples there are. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -76,13 +76,12 @@ def _check_strange(
     agreement: Any, found: list[Tensor], columns: int, context: RoundContext, problems: Problems
 ) -> None:
     """One client proposes what is no column, or far too many; agreed is all the same on columns that there are."""
+    unheard = replace(context, tell=telling([]))  # what is told of it may hang on what honest clients propose
     for strange in ([columns], [-1, 0], [0, 2**62], [*range(columns)] * 3):
         proposals = [torch.tensor(strange), *(one.clone() for one in found[1:])]
         told = "one client can stop all by proposing what is no column: leave it out, and tell Rejected"
         try:
-            agreed = agreement.agree(
-                proposals, replace(context, tell=telling([]))
-            )  # what is told of it is not compared
+            agreed = agreement.agree(proposals, unheard)
             _require_agreed(agreed, columns, alone := Problems(agreement))
             problems.require(not alone.found, told)
         except Exception as error:

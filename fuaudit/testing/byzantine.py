@@ -27,9 +27,10 @@ def check_byzantine(stage: Any) -> None:
     form with one row a client. Only draws of the clients that it names, and only where it declares them; how many
     clients and samples there are has no effect where that is not declared. It tells nothing. What its clients send may
     be infinite.
-    Where it has ``proposals``: a list like ``found``, int64; its clients may propose columns that there are not. Nothing that it does not name in
-    ``sees`` has an effect on what a client sends, proposes or keeps, in ``apply`` or in ``settle``: rows, proposals,
-    what was sent of others, and their memories. The server's answer counts as nobody's. No global generator is touched.
+    Where it has ``proposals``: a list like ``found``, int64; its clients may propose columns that there are not.
+    Nothing that it does not name in ``sees`` has an effect on what a client sends, proposes or keeps, in ``apply`` or
+    in ``settle``: rows, proposals, what was sent of others, and their memories. The server's answer counts as nobody's.
+    No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
