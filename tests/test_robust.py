@@ -456,6 +456,12 @@ def test_nothing_is_observed_without_bad_rows():
             observed_constant(rows[:1], honest, count)
 
 
+@pytest.mark.parametrize("row", [drawn(1)[0], drawn(2), drawn(1, 4)])
+def test_a_constant_is_observed_of_one_row(row):
+    with pytest.raises(UsageError, match=r"a row \(1, d\) and honest rows \(g, d\), not \("):
+        observed_constant(row, drawn(5), 6)
+
+
 # what they must not do
 
 
