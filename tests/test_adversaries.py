@@ -362,6 +362,7 @@ class Wrong:
             "nan": lambda: (inputs * float("nan"), target),
             "nothing": lambda: None,
             "idle": lambda: (inputs, target),
+            "fives": lambda: (inputs, 3 if target == 5 else target),
         }[self.how]()
 
 
@@ -376,7 +377,7 @@ class Wrong:
         ("tensor", "the target tensor"),
         ("nan", "inputs that are NaN"),
         ("nothing", "NoneType, not inputs and a target"),
-        ("idle", "it leaves all of 24 rows as they were"),
+        ("idle", "it leaves all of 24 rows, of classes 0 to 2, as they were: .* give it rows that it turns"),
     ],
 )
 def test_wrong_ones_are_caught(how, said):
@@ -390,6 +391,14 @@ def test_a_wrong_row_stops_training(monkeypatch):
     monkeypatch.setattr("fuaudit.data.adversaries.build", lambda kind, table: Wrong(how="class"))
     with pytest.raises(PluginError, match="made of row 0 the target 3"):
         turned(tiny_dataset(), [FLIP], {0: 0})
+
+
+def test_one_that_turns_other_classes_is_tried_on_rows_of_these():
+    targeted = Wrong(how="fives")
+    with pytest.raises(AssertionError, match=r"check_adversary\(adversary, dataset=...\)"):
+        check_adversary(targeted)
+    rows = tiny_dataset()
+    check_adversary(targeted, replace(rows, targets=rows.targets + 3, test_targets=rows.test_targets + 3, classes=6))
 
 
 @pytest.mark.parametrize("how", ["drawn", "counted"])

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from fuaudit_plugins.medians import GeometricMedian
 from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.secure_sum import SecureSum
 from hypothesis import given
@@ -47,6 +48,7 @@ from fuaudit.runs.layout import INVOLVEMENT, LEDGER, PARTITION, RECORDED, SECRET
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.asking import a, asked, asking_twice
 from fuaudit.training.events import Rejected, Released, Sent, Summed, Suspected
 from fuaudit.training.exchange import (
@@ -798,6 +800,27 @@ def test_nobody_spoils_what_others_are_given():
         row, _ = one_round(server, [Spoils(), agreement, Spoils(), wrong, Spoils()], byzantine=[0, 4])
         assert torch.allclose(row, expected)
         assert all(map(torch.allclose, wrong._came, right._came))
+
+
+def test_a_tale_that_follows_from_another_model_names_that_model(tmp_path, monkeypatch, quick):
+    """The first round that went wrong is the one to look at: the ledger tells otherwise of a later one alone."""
+    learner = {"use": "fedrep", "rounds": 9, "cohort": 4, "steps": 2, "batch": 2, "step_size": 0.2}
+    client = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 2}]
+    right = GeometricMedian.apply
+
+    def wrong(self, updates, context, state):
+        row, new = right(self, updates, context, state)
+        return row * (-40 if context.number == 5 else 1), new
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GeometricMedian, "apply", wrong)
+        config = tiny_config(learner=learner, client=client, server=[{"use": "geometric-median"}])
+        run = train(config, tmp_path / "run", tiny_dataset(), secret(4))
+    found = verify(run, quick, data=tiny_dataset(), key=AUDIT_KEY, save=False).findings
+    replayed = next(one for one in found if one.audit == "replay")
+    assert (replayed.verdict, replayed.shows[:28]) == ("FAIL", "What a ledger tells of round")
+    (detail,) = replayed.details
+    assert detail.startswith("before that, after round 5, the stored model differs")
 
 
 def test_a_proposal_that_stops_a_round_is_named_with_who_made_it():

@@ -110,7 +110,9 @@ class Replay:
         if number := wrong_events(case, case.rerun.events, executed):
             elsewhere = case.rerun.elsewhere(case.run)
             if refuted := wrong_events(case, case.rerun.events, executed, everywhere=bool(elsewhere)):
-                return Judgement(Verdict.FAIL, OTHER_TALE.format(refuted))
+                # a model that was another one before can be why: clients then agree on other coordinates, for example
+                before = [f"before that, after round {r}, {how}" for r, how in differences if r < refuted]
+                return Judgement(Verdict.FAIL, OTHER_TALE.format(refuted), details=tuple(before[:1]))
             return Judgement(Verdict.INCONCLUSIVE, OTHER_TALE.format(number), details=elsewhere)
         if not differences:
             of = f"the retained data{' and of what came in messages' * bool(case.run.received_rounds)}"
