@@ -198,7 +198,7 @@ def test_who_looks_further_than_it_says_is_found(attack, sees):
     blind = type("Blind", (type(attack),), {"sees": sees})(
         **vars(attack) | dict.fromkeys({"sees"} & {*vars(attack)}, sees)
     )
-    told = "it sees 'much'" if sees == "much" else f"it looks at rows or proposals that are not {sees}"
+    told = "it sees 'much'" if sees == "much" else f"it looks at rows, proposals or memories that are not {sees}"
     broken(check_byzantine, blind, told)
 
 

@@ -300,9 +300,10 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     assert not (tmp_path / "redacted" / "clients").exists()
     stages = "sgd -> test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
     for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
-        drawn = f"  round         {stages} -> test-sums -> test-median -> momentum{made}; events: 8 released, 32 sent\n"
         shown, document = fuaudit("show", path)[1], json.loads(fuaudit("show", path, "--json")[1])
-        assert drawn in shown
+        parts = [part["use"] for part in document["exchange"]["parts"]]
+        assert " -> ".join(parts) == f"{stages} -> test-sums -> test-median -> momentum"
+        assert f"  round         {document['exchange']['in_words']}{made}; events: 8 released, 32 sent\n" in shown
         assert ("  confidential  clients/ holds the clients' secrets" in shown) == bool(made)
         assert document["confidential"] == (["clients"] if made else [])
     assert verdicts(looked_at(redacted, quick)) == REDACTED
