@@ -88,14 +88,14 @@ def _check_strange(
             raise ValueError(f"{told} (it raised {error!r})") from error
 
 
-def require_proposals(found: object, rows: int, columns: int, problems: Problems) -> None:
+def require_proposals(found: Any, rows: int, columns: int, problems: Problems) -> None:
     """Proposals are a list of tensors, one a row, of columns that there are. TypeError for others."""
     require_whole(found, rows, problems)
     there = all(bool(((one >= 0) & (one < columns)).all()) for one in found)
     problems.require(there, "it proposes what are no int64 columns of those that there are")
 
 
-def require_whole(found: object, rows: int, problems: Problems) -> None:
+def require_whole(found: Any, rows: int, problems: Problems) -> None:
     """Proposals are a list of int64 tensors, one a row: what Byzantine clients can send. TypeError for no such list."""
     if not isinstance(found, list) or len(found) != rows or not all(map(_is_row, found)):
         raise TypeError("proposals must be a list of tensors (k,), one for each row")
