@@ -58,7 +58,7 @@ def _step(stage: Any) -> Step:
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
         made, new = whole(updates, context, state)
-        theirs = torch.isin(context.cohort.clients, torch.tensor(stage.clients)).unsqueeze(-1)
+        theirs = context.cohort.named(stage.clients).unsqueeze(-1)
         return {"rows": torch.where(theirs, made["rows"], updates).nan_to_num()}, new
 
     return step
@@ -76,13 +76,13 @@ def _check_sees(stage: Any, trial: Trial, problems: Problems) -> None:
     """With others' rows, proposals and memories changed, each of its clients sends, proposes and keeps the same."""
     sees = says(stage, "sees")
     problems.require(sees in SEEN, f"it sees {sees!r}: say {', '.join(SEEN)}")
-    clients, named = trial.context.cohort.clients, torch.tensor(stage.clients)
-    theirs, members = torch.isin(clients, named), torch.arange(len(SIZES))
+    cohort, members = trial.context.cohort, torch.arange(len(SIZES))
+    theirs, named = cohort.named(stage.clients), torch.isin(members, torch.tensor(stage.clients))
     for place in theirs.nonzero()[:, 0].tolist() if sees in SEEN else ():
-        client = int(clients[place])
+        client = int(cohort.clients[place])
         looked = SEEN[sees](theirs, place, torch.arange(len(theirs)))
         # a memory is somebody's as a row is: what is kept of others today would be sent tomorrow
-        known = SEEN[sees](torch.isin(members, named), client, members)
+        known = SEEN[sees](named, client, members)
         others = _changed(looked, trial.updates, strange(trial.updates, place + trial.context.number))
         memories = {name: _changed(known, table, table + 1) for name, table in trial.state.items()}
         sent = _changed(looked, trial.made["rows"], strange(trial.made["rows"], place))

@@ -24,8 +24,8 @@ from fuaudit.audits.transcript.known import (
     wrong_counts,
     wrong_rule,
 )
-from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
-from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, wrong_told
+from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
+from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import CHAIN, MODEL
@@ -33,8 +33,7 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
-from fuaudit.secure.recheck import Checked, recheck
-from fuaudit.secure.recheck import Finding as Wrong
+from fuaudit.secure.recheck import Checked, Wrong, recheck
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -141,7 +140,7 @@ class Transcript:
 
         counts = () if checked.unread else wrong_counts(run, checked)
         rules = [*wrong_rule(run), *wrong_cohorts(run)]
-        if wrong := [*lost, *checked.findings, *counts, *rules, *telling_differences(case)]:
+        if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
@@ -153,7 +152,7 @@ class Transcript:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
             more = [] if made is None else [*other_sums(checked.opened, made)]
-            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.findings, *more])], *trusted)
+            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.wrong, *more])], *trusted)
         if run.sealed:
             return _of_view(case, checked, half, anchor, finding)
         if made is None:
@@ -187,7 +186,7 @@ def _left_open(case: Case, checked: Checked, anchor: CheckResult) -> str:
 
 
 def _of_view(
-    case: Case, checked: Checked, half: Served, anchor: CheckResult, finding: Callable[..., Finding]
+    case: Case, checked: Checked, half: ServerHalf, anchor: CheckResult, finding: Callable[..., Finding]
 ) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
     if not is_exported(case.run):
@@ -218,6 +217,7 @@ def _of_view(
         NOT_DRAWN,
         AS_COMMITTED,
         FIGURES_TOLD,
+        *sizes_told(case.run),
         *filter(None, [named.trusts]),
         *[SAMPLES_GONE] * any(request.samples for request in case.run.requests),
     )
@@ -239,7 +239,7 @@ def _on_unplayed(checked: Checked) -> list[str]:
     return [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
 
 
-def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:
+def _platforms(case: Case, half: ServerHalf) -> tuple[Sequence[str], tuple[str, ...]]:
     """Why bits of the server's half need not agree; empty where they must, and what that assumes."""
     if case.dataset is not None:
         return case.rerun.elsewhere(case.run), (EQUAL_BITS,)
