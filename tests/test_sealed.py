@@ -563,7 +563,7 @@ def test_a_round_of_a_config_that_draws_clients_is_not_left_out(of_all, tmp_path
     )
     found = looked_at(modelled(holding(view, 1, *view.checkpoint(0)), 2))
     assert found.verdict == "FAIL"
-    assert found.details == ("round 1, lot: 0 clients contributed to the lot, and the config draws 4 in every round",)
+    assert found.details == ("round 1, lot: 0 clients contributed to the lot, and the config draws 4 in this round",)
 
 
 def test_clients_of_a_config_that_draws_all_are_not_left_out(of_all, tmp_path):
@@ -588,7 +588,7 @@ def test_clients_of_a_config_that_draws_all_are_not_left_out(of_all, tmp_path):
     found = looked_at(modelled(modelled(view, 1), 2))
     assert found.verdict == "FAIL"
     assert [line.partition(": ")[2] for line in found.details] == [
-        "2 clients contributed to the lot, and the config draws 4 in every round"
+        "2 clients contributed to the lot, and the config draws 4 in this round"
     ] * 2
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.commitment import anchor, beacon, own_commitment, roster
 from fuaudit.audits.provenance.heads import head
+from fuaudit.plans.stage_draws import not_drawn_anew
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -28,7 +29,18 @@ def of_view(case: Case) -> list[CheckResult]:
     answers = [own_commitment(case, run) for run in chain]
     answers += [anchor(case), *([head(case)] if case.known.ledger_head is not None else []), beacon(case)]
     answers += [roster(case)] if case.run.exchange.signs else []
+    answers += [_draws(run) for run in chain if isinstance(run, Run)]
     return [*answers, *_links(chain), unclear(NO_SEEDS)]
+
+
+def _draws(run: Run) -> CheckResult:
+    """Whether what a run executed anew is drawn with the keys of its last request, over who was left by then."""
+    if run.segments.mixes_generations:
+        return fails(f"The plan of {name_of(run)} uses draws of one request over the population of another.")
+    # what is kept behind the last model that was stored is executed again as it was, and is none of its own
+    if old := not_drawn_anew(run.segments, run.own_rounds, len(run.requests)):
+        return fails(f"Round {old[0]} of {name_of(run)} is drawn with other keys than those of its last request.")
+    return holds(f"What {name_of(run)} executed from its first change on is drawn with the keys of its last request.")
 
 
 def _links(chain: Sequence[Run | Tombstone]) -> Iterator[CheckResult]:

@@ -22,13 +22,14 @@ from fuaudit.audits.transcript.known import (
     told_rounds,
     wrong_cohorts,
     wrong_counts,
+    wrong_draws,
     wrong_rule,
 )
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
-from fuaudit.runs.layout import CHAIN, MODEL
+from fuaudit.runs.layout import CHAIN, MODEL, RECORDED
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
@@ -56,6 +57,10 @@ NO_HALF = "The messages are those of the protocol; whether models were made of t
 NO_PLACES = (
     "The messages are those of the protocol, and the models were made of the sums that they opened. In which order "
     "clients were drawn follows from seeds, which the operator has: so who was to be with whom is not known."
+)
+NO_COHORTS = (
+    "The messages are those of the protocol, and the models were made of the sums that they opened. A method recorded "
+    "draws, which a sealed view does not hold: whether cohorts are as it recorded them is not known."
 )
 NO_SUMS = "No sum was opened in any round: there is nothing to make again."
 OF_NO_ROWS = (
@@ -140,7 +145,7 @@ class Transcript:
             )
 
         counts = () if checked.unread else wrong_counts(run, checked)
-        rules = [*wrong_rule(run), *wrong_cohorts(run)]
+        rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
         if wrong := [*lost, *checked.findings, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
@@ -201,6 +206,8 @@ def _of_view(
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
+    if others := [*wrong_cohorts(case.run)]:  # elsewhere that is a FAIL
+        return finding(Verdict.INCONCLUSIVE, NO_COHORTS, _told(others))
     if why := _left_open(case, checked, anchor):
         return finding(Verdict.INCONCLUSIVE, why)
     rounds = [event["round"] for event in told_rounds(case.run)]

@@ -10,10 +10,12 @@ import numpy as np
 from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.lots import context_of
 from fuaudit.declared import offers
+from fuaudit.draws import Position, Stream
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
-from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of
+from fuaudit.plans.availability import TimeVaryingWeights
+from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of, not_drawn_anew
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
@@ -24,6 +26,7 @@ from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.recheck import Checked, Finding, Known
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
+from fuaudit.text import counted
 from fuaudit.training.publishing import require_unpublished
 
 Columns = Callable[[int], tuple[int, str] | None]
@@ -40,13 +43,12 @@ def known_of(run: Run, columns: Columns | None) -> Known:
 
     Raises:
         UsageError: the transport of its config has no sums that a suite could make.
-        EvidenceError: its rounds draw with keys of several generations.
     """
     suite, keys = str(suite_of(run.ledger)), committed_keys(run)
     transport: Any = run.exchange.secured(suite, Books()).transport
-    clients = {who: key for who, key in keys.items() if isinstance(who, int)}
+    clients = {client: keys[client] for client in run.members}  # in its own rounds nobody else has a part
     witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
-    generation, ends, cohort = _generation(run), run.signatories.ends, _cohort(run)
+    generation, ends, cohort = len(run.requests), run.signatories.ends, _cohort(run)
     known_order = not run.sealed or draws_in_order(run.law)
     return Known(
         suite,
@@ -67,12 +69,17 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     )
 
 
-def _generation(run: Run) -> int:
-    """With the keys of which generation the run's own rounds draw."""
-    found = {generation_of(run.segments, event["round"]) for event in told_rounds(run)}
-    if len(found) > 1:
-        raise EvidenceError(f"rounds of {run.path} draw with keys of generations {sorted(found)}")
-    return found.pop() if found else 0
+def wrong_draws(run: Run) -> Iterator[Finding]:
+    """Own rounds that draw with keys from before the last request, and draws of one request over clients of another.
+
+    Clients draw noise with these keys. A child that draws what its parent drew has its parent's noise, and the
+    difference of their sums has none; and messages of the parent would be its own.
+    """
+    newest = len(run.requests)
+    for number in not_drawn_anew(run.segments, (event["round"] for event in told_rounds(run)), newest):
+        yield Finding("draws", f"the plan draws this round with other keys than those of request {newest}", number)
+    if run.segments.mixes_generations:
+        yield Finding("draws", "the plan uses draws of one request over the population of another")
 
 
 Cohorts = Callable[[int], Sequence[int]]
@@ -82,7 +89,8 @@ Cohorts = Callable[[int], Sequence[int]]
 def _cohort(run: Run) -> Cohorts:
     """The clients of rounds, by the plan. A sealed view has no seeds: there those who contributed to a lot, ascending.
 
-    Whether more of them were drawn is known then of a law alone that always draws as many, see :func:`wrong_cohorts`.
+    Whether more of them were drawn is known then of laws alone whose numbers follow from no seed, see
+    :func:`wrong_cohorts`.
     Otherwise neither that is known, nor whether a round was left out in which no model was made.
     """
     if not run.sealed:
@@ -137,24 +145,31 @@ def wrong_rule(run: Run) -> Iterator[Finding]:
 def wrong_cohorts(run: Run) -> Iterator[Finding]:
     """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
 
-    Of one law that is known without seeds: of so many distinct clients, or all. Clients whom a request names may have
-    been there or not, by when it came in, and a method may leave them out of cohorts that it keeps.
+    Of laws alone whose numbers are known without seeds. The population is that of the plan's segment; of a cohort that
+    was kept nobody was erased since, or it would have been drawn anew.
     """
-    law = run.law
-    if not (run.sealed and type(law) is UniformLaw and not law.replacement and run.signatories.ends):
+    if not (run.sealed and run.signatories.ends):
         return
-    retained, everybody = {*run.members}, {*run.view.clients}
-    most = min(law.cohort_size, len(everybody))
-    least = max(1, most - len(everybody - retained))
-    cohort = _cohort(run)
+    cohort, streams = _cohort(run), run.segments
     for event in told_rounds(run):
-        number, clients = event["round"], {*cohort(event["round"])}
-        if not least <= len(clients) <= most:
-            due = str(least) if least == most else f"{least} to {most}"
-            sentence = f"{len(clients)} clients contributed to the lot, and the config draws {due} in every round"
+        number = event["round"]
+        version = streams.segment(Stream.COHORTS, Position(number, 0)).version
+        gone = {client for request in run.requests[:version] for client in request.clients}
+        due = drawn_clients(run.law, number, len({*run.view.clients} - gone))
+        if due is not None and (came := len({*cohort(number)})) != due:
+            sentence = f"{counted(came, 'client')} contributed to the lot, and the config draws {due} in this round"
             yield Finding("lot", sentence, number)
-        elif law.cohort_size >= len(everybody) and (absent := sorted(retained - clients)):
-            yield Finding("lot", f"client {absent[0]} contributed to no lot, and the config draws everybody", number)
+
+
+def drawn_clients(law: Law, number: int, clients: int) -> int | None:
+    """How many distinct clients a law draws for a round of so many, where that follows from no seed."""
+    if type(law) is UniformLaw and not law.replacement:
+        return min(law.cohort_size, clients)
+    if type(law) is AvailabilityLaw and number == 1 and law.first_all:
+        return clients
+    if type(law) is AvailabilityLaw and type(law.availability) is TimeVaryingWeights:
+        return law.availability.most(clients)
+    return None
 
 
 def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
