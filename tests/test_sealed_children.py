@@ -13,9 +13,10 @@ from test_transcript_runs import parties
 from tests_support import AUDIT_KEY
 
 from fuaudit import load_run, unlearn, verify
+from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.layout import MANIFEST
+from fuaudit.runs.layout import MANIFEST, VIEW
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
 from fuaudit.secure.suites import Suite
@@ -206,3 +207,45 @@ def test_honest_children_and_grandchildren_pass(tmp_path, method):
         assert told["provenance"].verdict == "INCONCLUSIVE", told["provenance"].details
         found = looked_at(child, parent)
         assert found.verdict == ("PASS" if child.own_rounds else "INCONCLUSIVE"), (found.shows, found.details)
+
+
+@pytest.fixture(scope="module")
+def of_samples(tmp_path_factory):
+    """Views of a run, of its child by a request for a sample, and of a grandchild by one for another; and the runs."""
+    folder = tmp_path_factory.mktemp("samples")
+    (folder / "views").mkdir()
+    runs = [trained(folder / "run", LOUD, "plain")]
+    for number, sample in enumerate(runs[0].original.samples[0][:2]):
+        name = folder / f"child {number}"
+        runs.append(unlearn(runs[-1], "retrain", Request.of([], [sample]), name, data=tiny_dataset()))
+    return runs, [seal(run, folder / "views" / run.path.name) for run in runs]
+
+
+def with_contexts(path, *contexts):
+    table = json.loads((path / VIEW).read_text())
+    (path / VIEW).write_bytes(pretty_json(table | {"contexts": [*contexts]}))
+
+
+def test_the_context_of_a_parent_is_not_that_of_its_child(of_samples, tmp_path):
+    """Of requests for samples it is as told. Under its parent's all messages of the parent would be the child's."""
+    path = shutil.copytree(of_samples[1][2].path, tmp_path / "child")
+    with_contexts(path, *[of_samples[1][1].contexts[1]] * 2)
+    with pytest.raises(EvidenceError, match="has one context of two requests"):
+        load_run(path)
+
+
+def test_contexts_go_on_from_those_of_the_parent(of_samples, tmp_path):
+    whole, views = of_samples
+    assert verdicts(views[2])["transcript"].verdict == "PASS"
+    shutil.copytree(views[2].path.parent, tmp_path / "views")
+    path = tmp_path / "views" / "child 1"
+    with_contexts(path, "ab" * 32, views[2].contexts[2])
+    told = verdicts(path)
+    assert (told["transcript"].verdict, told["provenance"].verdict) == ("FAIL", "FAIL")
+    assert told["transcript"].details[-1].startswith("context: ")
+    # its own is as told, and a PASS says so; whoever has the partition of the parent can make it
+    with_contexts(path, views[2].contexts[1], "ab" * 32)
+    assert not any(line.startswith("context: ") for line in looked_at(load_run(path), views[1]).details)
+    assert any("Under another one messages" in line for line in looked_at(views[2], views[1]).assumptions)
+    assert any(line.startswith("context: ") for line in looked_at(load_run(path), whole[1]).details)
+    assert looked_at(views[2], whole[1]).verdict == "PASS"

@@ -11,6 +11,8 @@ from itertools import pairwise
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.commitment import anchor, beacon, own_commitment, roster
 from fuaudit.audits.provenance.heads import head
+from fuaudit.commitments.keys import next_context
+from fuaudit.plans import Population
 from fuaudit.plans.stage_draws import not_drawn_anew
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
@@ -31,6 +33,19 @@ def of_view(case: Case) -> list[CheckResult]:
     answers += [roster(case)] if case.run.exchange.signs else []
     answers += [_draws(run) for run in chain if isinstance(run, Run)]
     return [*answers, *_links(chain), unclear(NO_SEEDS)]
+
+
+def other_contexts(child: Run, parent: Run) -> bool:
+    """Whether a child tells other contexts than its parent, or another one of its own than its request makes there.
+
+    Of a request that names samples only whoever has the partition can make it.
+    """
+    told, before = child.contexts, parent.contexts
+    if told[:-1] != before:
+        return True
+    known = not (parent.sealed and child.request.samples)
+    original = Population({}) if parent.sealed else parent.original
+    return known and told[-1] != next_context(before[-1], child.request, original)
 
 
 def _draws(run: Run) -> CheckResult:
@@ -57,6 +72,8 @@ def _link(child: Run, parent: Run | Tombstone) -> CheckResult:
         return unclear(f"The plan of {name_of(parent)} was removed by a prune.")
     if parent.requests != child.requests[:-1]:
         return fails(f"The requests of {name_of(child)} do not continue those of its parent.")
+    if other_contexts(child, parent):
+        return fails(f"What draws of {name_of(child)} depend on does not go on from its parent's.")
     if child.info["first_change"] != list(child.segments.first_change(parent.segments)):
         return fails(f"The plan of {name_of(child)} goes on from its parent's elsewhere than it says.")
     return holds(f"The plan of {name_of(child)} keeps its parent's segments up to the first change that it names.")

@@ -74,6 +74,10 @@ SAMPLES_GONE = (
     "Every client who is left has samples left: requests erased samples, and whose they were a view does not tell. Who "
     "has none left sends nothing of data, and a sum of hers with one other client is the other's row."
 )
+CONTEXTS_TOLD = (
+    "Contexts of requests that name samples are those of these requests: they are hashes over places of samples, which "
+    "a view does not hold. Under another one messages of another child of the same run would fit."
+)
 BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
 NOT_DRAWN = (
     "Clients who contributed to a lot are taken for all who were drawn for its round, and rounds without messages for "
@@ -226,7 +230,7 @@ def _of_view(
         AS_COMMITTED,
         FIGURES_TOLD,
         *filter(None, [named.trusts]),
-        *[SAMPLES_GONE] * any(request.samples for request in case.run.requests),
+        *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
     )
 
 

@@ -12,10 +12,12 @@ once, as the recheck asks; rounds have batches of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from fuaudit.audits.provenance.view import other_contexts
 from fuaudit.audits.transcript.known import told_rounds
 from fuaudit.draws import START
 from fuaudit.runs.ledger import suite_of
@@ -63,6 +65,10 @@ def telling_differences(case: Case) -> Iterator[Finding]:
             named = "no suite" if other is None else repr(other)
             said = f"the ledger of {ancestor.path.name} names {named}, and {suite!r} made the sums of this run"
             yield Finding("another suite", f"{said}: a child takes it from its parent")
+    for child, parent in pairwise((case.run, *case.evidence.ancestors)):
+        if isinstance(child, Run) and isinstance(parent, Run) and other_contexts(child, parent):
+            said = f"the contexts of {child.path.name} do not go on from those of {parent.path.name}"
+            yield Finding("context", f"{said}, and they are under every signature")
     yield from _not_kept(case)
     if not case.run.is_child or noise_of(case.run) is not None:
         return
