@@ -14,7 +14,7 @@ from typing import Any
 
 from fuaudit.declared import offers
 from fuaudit.errors import UsageError, nearest
-from fuaudit.plans import Plan
+from fuaudit.plans import Plan, Population
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.noise import noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
@@ -79,16 +79,17 @@ def books_of(writer: RunWriter, plan: Plan) -> Books:
     return books
 
 
-def require_secured(ready: Setup, suite: str | None, places: int, apart: bool) -> None:
+def require_secured(ready: Setup, suite: str | None, population: Population, apart: bool) -> None:
     """Refuse, before anything is written, what :func:`secured` refuses, and a rule that may publish a sum of two.
 
-    ``places`` is how many participations a round has at most.
+    ``population`` is that which rounds are drawn over.
     """
     with secured(ready, suite, Books(), apart):
         exchange = ready.procedure.exchange
         if suite is not None and offers(exchange.transport, "buffers"):
+            places = ready.learner.law.places(population.of_laws)
             found = [Buffer(*pair) for pair in asked(exchange.transport, "buffers", BUFFERS, places)]
-            require_unpublished(exchange, found, suite)
+            require_unpublished(exchange, found, suite, population.empty)
 
 
 def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int) -> int:

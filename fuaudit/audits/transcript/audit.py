@@ -19,6 +19,7 @@ from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sum
 from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
 from fuaudit.audits.transcript.known import (
     known_of,
+    left_alone,
     told_rounds,
     wrong_cohorts,
     wrong_counts,
@@ -107,6 +108,10 @@ UNPLAYED = (
     "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who "
     "can have opened their sums and recorded nothing."
 )
+ALONE = (
+    "Where one sum of two clients is all that was opened of several, as in {} (the first is round {}, with clients "
+    "{}), these clients keep to themselves what the model tells them: each has her own row, and so the other's."
+)
 SOME = 10
 """How many things that are wrong a finding names."""
 
@@ -181,7 +186,7 @@ class Transcript:
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
-            *_on_unplayed(checked),
+            *_on_unplayed(run, checked),
             *covered_by(case),
         )
 
@@ -222,7 +227,7 @@ def _of_view(
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         *_on_when(case),
-        *_on_unplayed(checked),
+        *_on_unplayed(case.run, checked),
         *covered_by(case),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
@@ -245,9 +250,13 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*lines[:SOME], *([f"and {len(lines) - SOME} more"] if len(lines) > SOME else [])]
 
 
-def _on_unplayed(checked: Checked) -> list[str]:
+def _on_unplayed(run: Run, checked: Checked) -> list[str]:
     """What a PASS takes on trust of buffers that were drawn, and of which no message is there."""
-    return [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
+    found = [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
+    if alone := left_alone(run, checked):
+        number, members = alone[0]
+        found.append(ALONE.format(counted(len(alone), "round"), number, ", ".join(map(str, members))))
+    return found
 
 
 def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -69,6 +69,26 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     )
 
 
+def _empty(run: Run) -> set[int]:
+    """The clients of a run without samples; of a sealed view those who had none when training started."""
+    if run.sealed:
+        return {*run.view.empty} & {*run.members}
+    return {client for client, samples in run.populations[-1].samples.items() if not samples}
+
+
+def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
+    """Rounds of which one sum was opened though several were drawn, and the clients of it: two of them have samples.
+
+    Whatever the rule, the model tells this sum, and each of the two has her own row.
+    """
+    several, empty = {number for number, _ in checked.unplayed}, _empty(run)
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for (number, _), one in sorted(checked.opened.items()):
+        found.setdefault(number, []).append(tuple(one.members))
+    alone = [(number, members[0]) for number, members in found.items() if number in several and len(members) == 1]
+    return [(number, members) for number, members in alone if len({*members} - empty) <= 2]
+
+
 def wrong_draws(run: Run) -> Iterator[Finding]:
     """Own rounds that draw with keys from before the last request, and draws of one request over clients of another.
 
@@ -135,9 +155,12 @@ def _nobodys(client: int) -> NoReturn:
 
 
 def wrong_rule(run: Run) -> Iterator[Finding]:
-    """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row."""
+    """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row.
+
+    Clients without samples hide nobody, see :func:`_empty`.
+    """
     try:
-        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)))
+        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), len(_empty(run)))
     except UsageError as error:
         yield Finding("rule", str(error.args[0]))
 
