@@ -330,7 +330,8 @@ def _after_agreement(client: list[Named], server: list[Named]) -> list[str]:
     stages = [*client, *server]
     agreed = next((at for at, (_, stage) in enumerate(client) if is_agreement(stage)), len(stages))
     return [
-        f"after an agreement rows are shorter than the model, but {table['use']!r} keeps whole ones of clients"
+        f"after an agreement rows are shorter than the model, but {table['use']!r} keeps whole ones of clients: put it "
+        "before the agreement, if it is a client stage"
         for table, stage in stages[agreed + 1 :]
         if says(stage, "per_client_state")
     ]

@@ -65,7 +65,9 @@ class CenteredClipping:
 
     def __post_init__(self) -> None:
         if not self.radius > 0 or self.steps < 1:
-            raise UsageError("centered-clipping needs a radius above 0, and at least 1 step")
+            raise UsageError(
+                f"centered-clipping needs a radius above 0, and at least 1 step, not {self.radius} and {self.steps}"
+            )
 
     def init(self, shape: StateShape) -> State:
         """``centre (1, d)``, zero."""

@@ -60,11 +60,13 @@ class Consensus:
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.per_client < 1 or not 0 <= self.alpha <= 1 or self.probability.denominator > FINEST:
+        if self.per_client < 1:
+            raise UsageError(f"consensus needs a per_client of at least 1, not {self.per_client}")
+        if not 0 <= self.alpha <= 1:
+            raise UsageError(f"consensus needs an alpha from 0 to 1, not {self.alpha}")
+        if self.probability.denominator > FINEST:
             raise UsageError(
-                f"consensus needs a per_client of at least 1 and an alpha from 0 to 1, not {self.per_client} and "
-                f"{self.alpha}",
-                "An alpha of at most nine decimals can always be drawn.",
+                f"consensus cannot draw with an alpha of {self.alpha}", "One of at most nine decimals can be drawn."
             )
 
     @property

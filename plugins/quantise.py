@@ -36,7 +36,9 @@ class Quantise(Stateless):
 
     def __post_init__(self) -> None:
         if not 0 < self.clip < inf or not 2 <= self.bits <= 24:
-            raise UsageError("quantise needs a finite clip above 0, and bits from 2 to 24")
+            raise UsageError(
+                f"quantise needs a finite clip above 0, and bits from 2 to 24, not {self.clip} and {self.bits}"
+            )
 
     @property
     def step(self) -> float:

@@ -109,9 +109,10 @@ class SecureSum:
         if 2 * self.byzantine >= buffers:
             empty = f", {places - trained} of them without samples," * (trained < places)
             raise UsageError(
-                f"every round of {places}{empty} would fail: {buffers} buffers count at most, and {self.byzantine} of "
-                "them may be bad",
-                "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
+                f"every round of {places}{empty} would fail: at most {buffers} of its buffers count, for each needs "
+                f"{self._fewest} rows of clients with samples, and {self.byzantine} of them may be bad",
+                "Fear fewer Byzantine clients, take smaller buffers, or let them count with fewer rows (smallest): "
+                "fewer than half of the buffers may be bad.",
             )
 
     def rows_left(self, places: int, trained: int) -> int:

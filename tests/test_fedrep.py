@@ -545,7 +545,7 @@ def came(rows, buffers):
 
 def test_what_can_never_deliver_is_refused(tmp_path):
     for options, left in (({"byzantine": 1}, 2), ({"smallest": 3}, 0)):
-        with pytest.raises(UsageError, match=f"every round of 4 would fail: {left} buffers count at most"):
+        with pytest.raises(UsageError, match=f"every round of 4 would fail: at most {left} of its buffers count"):
             trained(tmp_path / "run", transport={"use": "secure-sum", "size": 2} | options)
     for options in ((1,), (2, 1), (2, 2, -1)):
         with pytest.raises(UsageError, match="secure-sum needs a size"):
@@ -567,7 +567,7 @@ def test_what_can_never_deliver_for_want_of_samples_is_refused():
             if 2 * feared < best:
                 asked.require_places(places, trained)
             else:
-                with pytest.raises(UsageError, match=f"{best} buffers count at most"):
+                with pytest.raises(UsageError, match=f"at most {best} of its buffers count"):
                     asked.require_places(places, trained)
     assert [SparseSum(0.5).rows_left(4, trained) for trained in range(5)] == [0, 0, 1, 1, 1]
     SparseSum(0.5).require_places(4, 2)

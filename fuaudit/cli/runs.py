@@ -739,6 +739,7 @@ def _exchange(run: Any) -> dict[str, Any]:
     """The parts of a round, how clients' secrets were made, and how many events of each kind there are."""
     from fuaudit.config import CLEAR
     from fuaudit.runs.layout import SECRETS
+    from fuaudit.runs.procedure import in_words, parts_of
 
     kinds = [event["kind"] for line in run.ledger.of_kind("round") for event in line.get("told", [])]
     return {
@@ -746,6 +747,8 @@ def _exchange(run: Any) -> dict[str, Any]:
         "client": [stage["use"] for stage in run.config.client],
         "server": [stage["use"] for stage in run.config.server],
         "transport": (run.config.transport or CLEAR)["use"],
+        "parts": parts_of(run.config),
+        "in_words": in_words(run.config),
         "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
         "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
     }
@@ -781,12 +784,11 @@ def _confidential(run: Any) -> list[str]:
 
 def _sent(exchange: dict[str, Any]) -> list[str]:
     """The round in words; nothing where every row comes as the solver leaves it, without draws and events."""
-    parts = " -> ".join([exchange["solver"], *exchange["client"], exchange["transport"], *exchange["server"]])
     made = f"; clients' secrets were made {exchange['secrets']}" * bool(exchange["secrets"])
     told = [f"{count} {kind}" for kind, count in exchange["events"].items()]
     events = f"; events: {', '.join(told)}" * bool(told)
     plain = not exchange["client"] and exchange["transport"] == "clear"
-    return [] if plain and not made and not events else [f"round         {parts}{made}{events}"]
+    return [] if plain and not made and not events else [f"round         {exchange['in_words']}{made}{events}"]
 
 
 def _traffic(told: dict[str, Any] | None) -> list[str]:

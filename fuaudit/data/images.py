@@ -90,6 +90,10 @@ def _shares(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.divide(images, np.float32(255), dtype=np.float32)
 
 
+GIVE = "Give --data ROOT with ROOT/{}/raw; fuaudit fetch downloads it there."
+"""What to do where no folder was given."""
+
+
 @dataclass(frozen=True)
 class _Idx:
     """Images of 28 x 28 bytes in torchvision's layout, ``ROOT/<folder>/raw``; inputs in [0, 1], (1, 28, 28).
@@ -105,7 +109,7 @@ class _Idx:
         import torch
 
         if root is None:
-            raise UsageError(f"{self.folder} is read from a folder", f"Give --data ROOT with ROOT/{self.folder}/raw.")
+            raise UsageError(f"{self.folder} is read from a folder", GIVE.format(self.folder))
         raw = root / self.folder / "raw"
 
         def part(name: str, rows: int) -> tuple[torch.Tensor, torch.Tensor]:

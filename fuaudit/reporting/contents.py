@@ -198,6 +198,7 @@ class Contents:
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
     traffic: dict[str, float] = field(default_factory=dict)
+    round: str = ""
     clients: tuple[int, ...] = ()
     edited_by: str = ""
     adversaries: tuple[str, ...] = ()
@@ -283,6 +284,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             uploads=_sums(seen.get("uploads", [])),
             own_accuracy=_of_clients(own),
             traffic=_sizes(context.get("traffic", {})),
+            round=_text(context.get("round", "")),
             clients=_whole(sorted(map(int, own))),
             edited_by=_text(context.get("edited_by", "")),
             adversaries=_lines(context.get("adversaries", [])),
@@ -474,7 +476,8 @@ def _released(row: object) -> Released:
 def _summing(row: object) -> Summing:
     row = _mapping(row)
     (rounds, feared), buffers = _whole([row["rounds"], row["feared"]]), tuple(map(_pair, _sequence(row["buffers"])))
-    mean, ever = _numbers(row["meetings"])
+    meetings = _mapping(row["meetings"])
+    mean, ever = _numbers([meetings["on_average"], meetings["ever"]])
     if not buffers or any(size < 1 for size, _ in buffers) or not 0 <= mean < EXACT:
         _refuse("buffers")
     return Summing(
@@ -489,19 +492,21 @@ def _summing(row: object) -> Summing:
 
 
 def _pair(row: object) -> tuple[int, int]:
-    size, few = _whole(row)
+    row = _mapping(row)
+    size, few = _whole([row["size"], row["opens_from"]])
     return size, few
 
 
 def _exposed(row: object) -> tuple[int, float, float]:
-    number, *chances = _sequence(row)
-    (colluders,), (a_round, run) = _whole([number]), _chances(chances)
+    row = _mapping(row)
+    (colluders,), (a_round, run) = _whole([row["colluders"]]), _chances([row["in_a_round"], row["in_the_run"]])
     return colluders, a_round, run
 
 
 def _party(row: object) -> tuple[str, str, int]:
-    party, to, size = _sequence(row)
-    (known,) = _whole([size])
+    row = _mapping(row)
+    party, to = row["party"], row["to"]
+    (known,) = _whole([row["bytes"]])
     return _text(party), _text(to), known
 
 

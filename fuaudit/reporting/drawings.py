@@ -280,14 +280,15 @@ def _uploads(points: list[Point]) -> Drawing:
     def draw(axes: Any) -> None:
         axes.plot(*zip(*points, strict=True), "-o", color=ROLES["subject"], markersize=4)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(xlabel="uploads of a vector of the model's size", ylabel="test accuracy", ylim=(0, 1.02))
+        axes.set(xlabel="uploads", ylabel="test accuracy", ylim=(0, 1.02))
         axes.set_xlim(left=min(0, axes.get_xlim()[0]))
 
     return Drawing(
         "Usefulness: accuracy on test data over uploads",
         f"{points[-1][1]:.4f} after {counted(int(points[-1][0]), 'upload')}.",
-        "As above, over the number of vectors of the model's size that clients had sent, as the run recorded it in "
-        "participation.json. A method may send more than one a participation.",
+        "As above, over the number of uploads, as the run recorded it in participation.json. A method may send more "
+        "than one a participation. An upload is as long as the model, unless stages of clients make it shorter: see "
+        "Traffic.",
         _svg(draw, "u", "Test accuracy of the run over uploads"),
     )
 

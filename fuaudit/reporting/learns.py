@@ -14,7 +14,10 @@ from fuaudit.text import counted
 CAPTION = (
     "What follows from the protocol of the suite, if all parties do what it says. No message of the run was looked at."
 )
-SUMS = "the sum of each buffer, of whom it is, and what all clients agreed on"
+SUMS = (
+    "the sum of each buffer, of whom it is, who proposed which coordinates where clients agree on some, and what they "
+    "agreed on"
+)
 SEALED = "ciphertexts, which it cannot open"
 COLLUDERS = "enough clients of a buffer: the chances are below"
 
@@ -90,7 +93,8 @@ def chances_of(sums: Summing) -> str:
     out = " The server says of others that they did not come, as far as buffers open without them." if fewer else ""
     return (
         "With which chance the row of an honest client who takes part is open to the server and colluders: these are "
-        f"everybody else behind its sum.{out} Rounded up."
+        f"everybody else behind its sum.{out} Rounded up. In the run: in rounds that it executed or kept; those that "
+        "an ancestor executed and the run did not keep come on top."
     )
 
 

@@ -157,6 +157,13 @@ TURNED = (
 """What adversaries mean for a reader of a report."""
 
 
+IN_ORDER = (
+    "In this order: the clients' steps, their stages (those of Byzantine clients among them), the way to the server, "
+    "the server's rule; with their options by the config."
+)
+"""How the parts of a round are read."""
+
+
 def facts(contents: Contents) -> list[tuple[str, str]]:
     """What was audited, against what."""
     method = contents.unlearner
@@ -167,6 +174,8 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
         rows.append(("The method's own claim", method.guarantee or "none"))
     if contents.adversaries:
         rows.append(("Adversaries", f"{'; '.join(contents.adversaries)}. {TURNED}"))
+    if contents.round:
+        rows.append(("A round", f"{contents.round}. {IN_ORDER}"))
     return [*rows, *_identity(contents), *_traffic(contents), *tallies(contents), *_error_rates(contents)]
 
 

@@ -203,7 +203,10 @@ def _is_of(folder: Path, run: Run) -> bool:
     if not commitment and _is_ours(folder):
         raise EvidenceError(f"{folder / LEDGER} is missing, or does not begin with a commitment")
     if commitment and _is_torn(lines, folder):
-        raise EvidenceError(f"the ledger of {folder} begins with another commitment, and does not follow from it")
+        raise EvidenceError(
+            f"the ledger of {folder} begins with another commitment, and is torn or broken behind it: nobody can tell "
+            "whether it was of this training"
+        )
     return False
 
 

@@ -15,7 +15,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.formats.schema import EARLIEST
-from fuaudit.runs.layout import EVENTS, LEDGER
+from fuaudit.runs.layout import EVENTS, LEDGER, MANIFEST
 from fuaudit.text import WITH_DATA, command
 from fuaudit.training.events import fails
 
@@ -113,9 +113,10 @@ def read_ledger(run: Path) -> Ledger:
     path = run / LEDGER
     content = read_bytes(path, MAX_JSON_BYTES)
     if not content.endswith(b"\n"):
-        raise EvidenceError(
-            f"{path}: the last line is torn", f"If a run was interrupted: {command('resume', run)}{WITH_DATA}"
-        )
+        # a run that was finished has nothing to resume: its file was damaged since
+        broken_off = f"If a run was interrupted: {command('resume', run)}{WITH_DATA}"
+        damaged = "The run was complete, so the file was damaged since: take it from a copy of the folder."
+        raise EvidenceError(f"{path}: the last line is torn", damaged if (run / MANIFEST).exists() else broken_off)
     return ledger_of(content[:-1].split(b"\n"), path)
 
 

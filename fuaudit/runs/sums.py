@@ -43,7 +43,7 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
 def _places(run: Run) -> int:
     """The most participations that a round can have; of a sealed view those of its largest round, by its messages."""
     if not run.sealed:
-        return run.law.places(run.plan.retained.of_laws)
+        return run.law.places(run.plan.widest.of_laws)  # kept rounds, and those before an edit, have who was there then
     if suite_of(run.ledger) is None:
         return run.law.places(Population(dict.fromkeys(run.members, ())))
     return max(Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot").values(), default=0)
@@ -110,12 +110,15 @@ class Sums:
         rows = [(number, *self.over(number)) for number in self.colluders]
         return {
             "suite": self.suite,
-            "buffers": [[buffer.size, buffer.smallest] for buffer in self.buffers],
+            "buffers": [{"size": buffer.size, "opens_from": buffer.smallest} for buffer in self.buffers],
             "rounds": self.rounds,
             "feared": self.feared,
-            "exposed": [[number, _rounded(a_round), _rounded(run)] for number, a_round, run in rows],
-            "meetings": [_rounded(mean), _rounded(ever)],
-            "parties": [[one.party, one.to, one.size] for one in self.parties],
+            "exposed": [
+                {"colluders": number, "in_a_round": _rounded(a_round), "in_the_run": _rounded(run)}
+                for number, a_round, run in rows
+            ],
+            "meetings": {"on_average": _rounded(mean), "ever": _rounded(ever)},
+            "parties": [{"party": one.party, "to": one.to, "bytes": one.size} for one in self.parties],
         }
 
 

@@ -12,6 +12,7 @@ from fuaudit.plans import Request
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.names import asked_in, besides, place_of, rows_of, to_forget
 from fuaudit.runs.platforms import makers, platforms_of, versions
+from fuaudit.runs.procedure import in_words as round_in_words
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import sums_of
 from fuaudit.runs.tombstone import Tombstone
@@ -69,6 +70,8 @@ def context_of(case: Case, delta: float | None = None) -> dict[str, Any]:
         table.get("participation", {}).pop("uploads", None)
     elif not run.exchange.plain and not run.sealed:
         table["traffic"] = traffic(run).table()
+    if not run.exchange.plain:
+        table["round"] = round_in_words(run.config)
     if (sums := sums_of(run)) is not None:
         table["sums"] = sums.table()
     if run.config.adversary:

@@ -75,6 +75,9 @@ EARLIER = (
 WHOLE = "What a method does with a training that was stopped was not tried: pairs are trained whole."
 """Taken on trust of a request during training, where the method is none of the proved ones."""
 
+LONG = 1_000_000
+"""Client steps from which on the work to come is told with how to have less: some minutes of a small model."""
+
 LONGEST_REASON = 300
 """Characters of an editor's own words in a finding."""
 
@@ -144,9 +147,10 @@ class ModelLaw:
         pairs, runs = self.limit(case), runs_a_pair(case.evidence.is_editor)
         law = case.run.plan.law
         steps = pairs * runs * law.rounds * law.places(case.run.original.of_laws) * law.steps
+        less = "; --budget N executes fewer, 0 none, and --workers N shares them out" * (steps > LONG)
         return (
             f"repeated sampling: {counted(pairs, 'pair')}, "
-            f"{counted(pairs * runs, 'training run')}, at most {steps:,} client steps"
+            f"{counted(pairs * runs, 'training run')}, at most {steps:,} client steps{less}"
         )
 
     def limit(self, case: Case) -> int:
@@ -163,6 +167,7 @@ class ModelLaw:
         pairs = Pairs.of(case, Statistics(self.test_rows), 0 if small else -(-limit // 2))
         job: Job = CachedJob(pairs, case.effort.cache) if case.effort.cache else pairs
         shards, found = pairs.shards(limit), list[Arrays]()
+        case.effort.progress("pairs of runs", 0, limit)
         with closing(case.effort.executor.map(job, shards)) as results:
             for (first, count), result in zip(shards, results, strict=True):
                 found.append(result)

@@ -61,10 +61,14 @@ class ConSpar:
     differ: int = 1
 
     def __post_init__(self) -> None:
+        if 1 <= self.dim <= self.per_client:
+            raise UsageError(
+                f"a client may send {self.per_client:,} of {self.dim:,} coordinates, so it sends all of them: no set "
+                "is chosen, and there is no choice that this account could bound"
+            )
         if not 1 <= self.per_client < self.dim <= LARGEST:
             raise UsageError(
-                f"a client cannot send {self.per_client:,} of {self.dim:,} coordinates: it sends at least 1, and fewer "
-                f"than all, which are {LARGEST:,} at most"
+                f"a client sends {self.per_client:,} of {self.dim:,} coordinates: at least 1, of {LARGEST:,} at most"
             )
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"alpha is within 0 and 1, not {self.alpha}")
