@@ -4,6 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
+from fuaudit_plugins.conspar import Consensus
 from test_sealed import family, looked_at, sealed_again  # noqa: F401
 from test_secured_runs import FEDREP, NOISY, trained
 
@@ -12,6 +14,7 @@ from fuaudit.audits.transcript.told import made_like, parameters_of
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
+from fuaudit.plugins import Answered
 from fuaudit.runs.layout import MODEL
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.training import federation
@@ -135,3 +138,30 @@ def test_a_view_with_requests_for_samples_says_that_clients_may_have_none_left(t
     assert found.verdict == "PASS", (found.shows, found.details)
     assert any("Every client who is left has samples left" in line for line in found.assumptions)
     assert not any("has samples left" in line for line in looked_at(family[1], family[0]).assumptions)
+
+
+@pytest.mark.parametrize("told", ["all", "one"])
+def test_a_server_tells_no_more_columns_than_clients_propose(tmp_path, monkeypatch, told):
+    """Which they are is as told, for rows alone make them: a PASS says so. How many they are at most, the config says.
+
+    Whoever tells all gets all of each sum.
+    """
+
+    def agree(self, proposals, context):
+        columns = context.vectors.shape[-1]
+        [*self._taken(proposals, columns, context)]
+        made = torch.arange(columns) if told == "all" else torch.tensor([3])
+        context.tell(Answered("coordinates", 4 * len(made)))
+        context.tell(Answered("values", 4 * len(made)))
+        return made
+
+    few, (first, _, last) = {"use": "consensus", "per_client": 1, "alpha": 0.5}, FEDREP["client"]
+    monkeypatch.setattr(Consensus, "agree", agree)
+    view = seal(trained(tmp_path / "run", FEDREP | {"client": [first, few, last]}, "plain"), tmp_path / "view")
+    found = looked_at(view)
+    if told == "one":
+        assert (found.verdict, sum("and the server tells them" in line for line in found.assumptions)) == ("PASS", 1)
+        return
+    assert (found.verdict, found.details[0]) == (
+        "FAIL", "round 1, told: the server told 12 columns, and the clients of the round agree on 4 at most",
+    )  # fmt: skip

@@ -27,7 +27,7 @@ from fuaudit.audits.transcript.known import (
     wrong_rule,
 )
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
-from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, wrong_told
+from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import CHAIN, MODEL, RECORDED
@@ -234,6 +234,7 @@ def _of_view(
         NOT_DRAWN,
         AS_COMMITTED,
         FIGURES_TOLD,
+        *[COLUMNS_TOLD] * case.run.exchange.agrees,
         *filter(None, [named.trusts]),
         *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
     )

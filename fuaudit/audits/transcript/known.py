@@ -48,7 +48,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     transport: Any = run.exchange.secured(suite, Books()).transport
     clients = {client: keys[client] for client in run.members}  # in its own rounds nobody else has a part
     witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
-    generation, ends, cohort = len(run.requests), run.signatories.ends, _cohort(run)
+    generation, ends, cohort = len(run.requests), run.signatories.ends, cohort_of(run)
     known_order = not run.sealed or draws_in_order(run.law)
     return Known(
         suite,
@@ -106,7 +106,7 @@ Cohorts = Callable[[int], Sequence[int]]
 """Round -> its clients, in the order of their places."""
 
 
-def _cohort(run: Run) -> Cohorts:
+def cohort_of(run: Run) -> Cohorts:
     """The clients of rounds, by the plan. A sealed view has no seeds: there those who contributed to a lot, ascending.
 
     Whether more of them were drawn is known then of laws alone whose numbers follow from no seed, see
@@ -173,7 +173,7 @@ def wrong_cohorts(run: Run) -> Iterator[Finding]:
     """
     if not (run.sealed and run.signatories.ends):
         return
-    cohort, streams = _cohort(run), run.segments
+    cohort, streams = cohort_of(run), run.segments
     for event in told_rounds(run):
         number = event["round"]
         version = streams.segment(Stream.COHORTS, Position(number, 0)).version

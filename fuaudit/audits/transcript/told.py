@@ -13,14 +13,15 @@ from typing import Any
 import torch
 
 from fuaudit import registry
-from fuaudit.audits.transcript.known import told_rounds
+from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
-from fuaudit.declared import says
+from fuaudit.declared import offers, says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.text import counted
 
 Shapes = dict[str, tuple[int, ...]]
 """Names of parameters and their shapes, in their order."""
@@ -36,6 +37,11 @@ SHAPES_TOLD = (
 FIGURES_TOLD = (
     f"Figures of {METRICS}, and sizes, suspects and reasons that the ledger tells of, are as told: nothing in a view "
     "makes them again. Sizes are such as its config allows."
+)
+
+COLUMNS_TOLD = (
+    "The columns that a round sums are those that its clients agreed on: which these are follows from their rows, and "
+    "the server tells them. There are no more of them than its clients can propose."
 )
 
 
@@ -127,10 +133,13 @@ def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
 
 def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
     """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
-    dimension = run.model.numel()
+    dimension, cohort = run.model.numel(), cohort_of(run)
     for event in told_rounds(run):
         number, seen = event["round"], set[tuple[object, ...]]()
         agreed = checked.columns.get(number)
+        if agreed is not None and len(agreed) > (most := _most_columns(run, len({*cohort(number)}))):
+            told = f"the server told {counted(len(agreed), 'column')}, and the clients of the round agree on {most}"
+            yield Finding("told", f"{told} at most", number)
         lengths = {dimension} if agreed is None else {dimension, len(agreed)}
         for one in event.get("told", ()):
             if one["kind"] not in ("sent", "answered"):
@@ -147,6 +156,12 @@ def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
                 continue
             if not any(_can_release(release, stage, columns) for columns in lengths):
                 yield Finding("told", f"{release.part} tells that it releases what its config does not have", number)
+
+
+def _most_columns(run: Run, clients: int) -> int:
+    """On how many columns so many clients can agree: on all, where a stage does not say how many each proposes."""
+    few = [getattr(stage, "per_client", None) for stage in run.exchange.client_stages.stages if is_agreement(stage)]
+    return min([clients * number for number in few if isinstance(number, int)], default=run.model.numel())
 
 
 def _can_release(release: Release, stage: Any, columns: int) -> bool:
