@@ -296,7 +296,15 @@ def page(out: Path) -> str:
                 },
             ),
         ]
-    return "\n".join(text) + "\n"
+    return "\n".join([*text, "", BESIDE]) + "\n"
+
+
+BESIDE = (
+    "How cost grows with clients, rounds, parameters and runs: [cost-curves.md](cost-curves.md); with places of a "
+    "plan: [plan-speed.md](plan-speed.md). Repeated runs inside the audit: [runs-in-audit.md](runs-in-audit.md). "
+    "Verification: [verify-speed.md](verify-speed.md). Memory of commands, before and after: [cost.md](cost.md)."
+)
+"""Where other figures of speed are."""
 
 
 def main() -> None:

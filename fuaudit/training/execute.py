@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Procedure:
     dtype: torch.dtype = torch.float32
     divisor: int = 0
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """How vectors map to the module."""
         return Layout.of(self.module)
