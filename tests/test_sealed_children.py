@@ -119,6 +119,12 @@ def rounds_of(child, training, clients):
 def remade(view, training, clients):
     """A child's view in whose own rounds these clients take part, and whose models were made of their sums."""
     view = telling(view, rounds_of(view, training, clients))
+
+    def course(event):
+        told = [one | ({"rows": [len(clients)]} if one["kind"] == "summed" else {}) for one in event.get("told", ())]
+        return event | ({"told": told} if event["event"] == "round" else {})
+
+    view = sealed_again(view.path, course)
     for number in view.own_rounds:
         view = modelled(view, number)
     return view

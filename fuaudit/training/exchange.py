@@ -105,17 +105,19 @@ class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it. Four methods may be left out. Two are asked with how many
+    deliveries without cryptography; audits replay with it. Some methods may be left out. Two are asked with how many
     participations a round has at most, and how many of them can be of clients with samples: ``require_places(places,
     trained)`` raises UsageError where such rounds could deliver nothing; ``rows_left(places, trained)`` says how many
     rows come at most, else one a participation, or one of two with samples as sums. ``buffers(places)`` is of a
     transport that puts so many participations into buffers by a uniform lot: how many are in each, and from how many
-    rows on it opens. ``members(places, lot)`` of such a one says which clients, of those at the places of a round, are
-    in each sum; the place of a sum is the number that its terms have. ``secured(suite, before, books, apart)`` is a
-    transport with the same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes, behind the client stages
-    ``before``, and raises UsageError where it cannot; ``books`` is what its parties remember, ``apart`` says whether
-    these are processes, and its ``suite`` and the ``bits`` of a value can be read. Its ``mean_of(total, rows, like)``
-    is what the server is shown of an opened sum of so many rows: without that nobody can tell models from sums alone.
+    rows on it opens. ``fails(counted, known)`` says whether a round fails in which so many sums are left, and so many
+    bad clients were found: then it opens none. ``members(places, lot)`` of such a one says which clients, of those at
+    the places of a round, are in each sum; the place of a sum is the number that its terms have. ``secured(suite,
+    before, books, apart)`` is a transport with the same deliveries, whose sums a suite of :mod:`fuaudit.secure` makes,
+    behind the client stages ``before``, and raises UsageError where it cannot; ``books`` is what its parties remember,
+    ``apart`` says whether these are processes, and its ``suite`` and the ``bits`` of a value can be read. Its
+    ``mean_of(total, rows, like)`` is what the server is shown of an opened sum of so many rows: without that nobody can
+    tell models from sums alone.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]
@@ -169,6 +171,7 @@ BUFFERS = Kind(
         and all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] and pair[0] > 0 for pair in answer)
     ),
 )
+A_FAILURE = Kind("True or False", lambda answer: type(answer) is bool)
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 
 

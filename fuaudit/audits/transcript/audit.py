@@ -26,6 +26,7 @@ from fuaudit.audits.transcript.known import (
     wrong_draws,
     wrong_rule,
 )
+from fuaudit.audits.transcript.left_out import left_out
 from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
 from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, wrong_told
 from fuaudit.errors import UsageError
@@ -105,8 +106,8 @@ BEHIND = (
     "while they were executed: whoever has the secrets of all parties can write another one afterwards."
 )
 UNPLAYED = (
-    "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who "
-    "can have opened their sums and recorded nothing."
+    "Of {} that a lot gives no message is there: that clients sent nothing for them, or a row that is not finite, is "
+    "the word of the operator, who can have opened their sums and recorded nothing."
 )
 ALONE = (
     "Where one sum of two clients is all that was opened of several, as in {} (the first is round {}, with clients "
@@ -211,6 +212,8 @@ def _of_view(
         return finding(Verdict.FAIL, NOT_NAMED)
     if wrong := [*wrong_told(case.run, checked)]:
         return finding(Verdict.FAIL, NOT_SAID, _told(wrong))
+    if wrong := [*left_out(case.run, checked)]:
+        return finding(Verdict.FAIL, WRONG, _told(wrong))
     if half.missing:
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):

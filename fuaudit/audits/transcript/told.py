@@ -15,7 +15,7 @@ import torch
 from fuaudit import registry
 from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
-from fuaudit.declared import offers, says
+from fuaudit.declared import is_agreement, says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.released import release_of, releases_of
