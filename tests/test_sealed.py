@@ -733,6 +733,14 @@ OTHERS = {
         },
         "plain",
     ),
+    "several buffers that are discarded": (
+        published(INFINITE, {"use": "mean"}, clients=8)
+        | {
+            "client": [{"use": "test-infinite", "clients": [1, 3]}, *FEDREP["client"]],
+            "transport": {"use": "secure-sum", "size": 2, "byzantine": 1},
+        },
+        "plain",
+    ),
 }
 
 
@@ -750,6 +758,14 @@ def test_other_trainings_pass(tmp_path, monkeypatch, name):
     if name == "a buffer that is discarded":
         assert found.values["sums"] == 2
         assert all("nothing of them was opened" in line for line in found.details)
+
+
+def test_a_round_that_fails_after_its_clients_agreed_on_columns_is_no_fault(tmp_path, monkeypatch):
+    """The rule has too few sums, so none is asked for, and no columns are told: how many, the ledger alone tells."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    tables = published(INFINITE, {"use": "multi-krum", "byzantine": 0, "keep": 2}, clients=6)
+    found = looked_at(seal(trained(tmp_path / "run", tables, "plain"), tmp_path / "view"))
+    assert (found.verdict, "No sum was opened in any round" in found.shows) == ("INCONCLUSIVE", True), found.details
 
 
 def test_a_round_of_which_nothing_was_opened_leaves_the_model_as_it_was(tmp_path):

@@ -121,7 +121,8 @@ def remade(view, training, clients):
     view = telling(view, rounds_of(view, training, clients))
 
     def course(event):
-        told = [one | ({"rows": [len(clients)]} if one["kind"] == "summed" else {}) for one in event.get("told", ())]
+        told = [one for one in event.get("told", ()) if one.get("client", clients[0]) in clients]
+        told = [one | ({"rows": [len(clients)]} if one["kind"] == "summed" else {}) for one in told]
         return event | ({"told": told} if event["event"] == "round" else {})
 
     view = sealed_again(view.path, course)
@@ -255,3 +256,43 @@ def test_contexts_go_on_from_those_of_the_parent(of_samples, tmp_path):
     assert any("Under another one messages" in line for line in looked_at(views[2], views[1]).assumptions)
     assert any(line.startswith("context: ") for line in looked_at(load_run(path), whole[1]).details)
     assert looked_at(views[2], whole[1]).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        [[0, 0, 0, 0], [1, 1, 0, 0]],
+        [[0, 0, 0, 0], [3, 0, 1, 1]],
+        [[0, 0, 0, 0], [1, 2, 1, 1]],
+    ],
+    ids=["one that changes nothing", "behind the last round", "behind the last step"],
+)
+def test_a_plan_has_no_room_in_segments_that_change_nothing(copied, segments):
+    _, child = copied
+    planned(child.path, lambda plan: plan["streams"].update(batches=segments))
+    with pytest.raises(EvidenceError, match="segments in plan[.]json that change nothing, or where nothing is drawn"):
+        sealed_again(child.path)
+
+
+def test_a_plan_that_goes_back_to_draws_that_were_given_up_is_as_told(of_samples, tmp_path):
+    """No method of fuaudit goes back. One of another package may, and a server could write in such a plan."""
+    _, views = of_samples
+    child = load_run(shutil.copytree(views[1].path, tmp_path / "child"))
+    planned(child.path, lambda plan: plan["streams"].update(batches=[[0, 0, 1, 1], [2, 0, 0, 0], [2, 1, 1, 1]]))
+    found = looked_at(sealed_again(child.path), views[0])
+    assert (found.verdict, "goes back to draws" in found.shows) == ("INCONCLUSIVE", True)
+
+
+def test_words_and_doubts_of_a_method_are_compared_in_a_view_too(copied):
+    _, child = copied
+    info = json.loads((child.path / "run.json").read_text())
+    for other in (info | {"doubts": ["abc"]}, info | {"unlearner": info["unlearner"] | {"cite": "abc"}}):
+        (child.path / "run.json").write_bytes(pretty_json(other))
+        told = verdicts(sealed_again(child.path))
+        assert told["provenance"].verdict == "FAIL", told["provenance"].details
+
+
+def test_what_is_as_told_of_a_method_is_among_what_integrity_rests_on(of_samples, lineage):
+    told = verdicts(of_samples[1][1])
+    assert any("which samples requests name (1 number)" in line for line in told["integrity"].assumptions)
+    assert not any("which samples requests name" in line for line in verdicts(lineage[3])["integrity"].assumptions)

@@ -113,7 +113,45 @@ def test_one_message_is_told_once(copied):
         return event | {"told": [event["told"][0], *event["told"]]} if event["event"] == "round" else event
 
     found = looked_at(sealed_again(copied.path, course))
-    assert (found.verdict, "one message twice" in found.details[0]) == ("FAIL", True)
+    assert (found.verdict, "something, twice" in found.details[0]) == ("FAIL", True)
+
+
+LETTERS = "abcdefghijklmnop"
+ROOM = {
+    "rows of a sum": lambda told: [
+        one | {"rows": [*one["rows"], 2**47], "discarded": 1} if one["kind"] == "summed" else one for one in told
+    ],
+    "a sum told twice": lambda told: [*told, told[-1] | {"rows": [2**47]}],
+    "what is sent": lambda told: [*told, {"kind": "sent", "part": "client.1", "client": 0, "what": LETTERS, "size": 0}],
+    "what is answered": lambda told: [*told, {"kind": "answered", "part": "client.1", "what": LETTERS, "size": 12}],
+    "an answer of who never answers": lambda told: [
+        *told, {"kind": "answered", "part": "client.0", "what": "values", "size": 12},
+    ],
+    "a release of the server": lambda told: [
+        *told, {"kind": "released", "part": "server.0", "mechanism": "x", "parameters": {"a": LETTERS}},
+    ],
+    "a release of the solver": lambda told: [
+        *told, {"kind": "released", "part": "solver", "mechanism": "x", "parameters": {"a": LETTERS}},
+    ],
+    "a release of nobody": lambda told: [
+        *told, {"kind": "released", "part": "server.9", "mechanism": "x", "parameters": {"a": LETTERS}},
+    ],
+    "suspects": lambda told: [
+        *told, {"kind": "suspected", "part": "transport", "clients": [7, 2**47], "why": "not finite"},
+    ],
+    "a client who is rejected": lambda told: [
+        *told, {"kind": "rejected", "part": "client.1", "client": 2, "why": LETTERS},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROOM)
+def test_a_server_has_no_room_for_words_of_its_own_in_what_parts_tell(copied, name):
+    def course(event):
+        return event | {"told": ROOM[name](event["told"])} if event.get("round") == 1 else event
+
+    found = looked_at(sealed_again(copied.path, course))
+    assert (found.verdict, found.details[0][:8]) == ("FAIL", "round 1,"), (found.shows, found.details)
 
 
 def test_a_config_that_training_refuses_is_no_view(tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ class Integrity:
         elif served is not None:
             details.append(served[1])
         trusted = *not_compared(case.known.model, run), *_as_told((run, *case.evidence.ancestors))
-        trusted += (WITHHELD,) if run.sealed else ()
+        trusted += (WITHHELD, *_named_samples(run)) if run.sealed else ()
         return Finding(
             "integrity",
             Subject.RUN,
@@ -110,6 +110,12 @@ def _figures(run: Run) -> tuple[Figure, ...]:
         ),
         Figure("digest", "Digest of the run", run.digest, "SHA-256 over the list of its files and their digests"),
     )
+
+
+def _named_samples(run: Run) -> Iterator[str]:
+    """What nobody can check of the requests of a sealed view."""
+    if number := sum(len(request.samples) for request in run.requests):
+        yield f"Of a sealed view it is as told which samples requests name ({counted(number, 'number')})."
 
 
 def _as_told(chain: Sequence[Run | Tombstone]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
 from fuaudit.declared import says
@@ -317,6 +318,22 @@ class Plan:
     def mixes_generations(self) -> bool:
         """Whether what was drawn for one population is used over another: one random number would serve twice."""
         return any(segment.source != segment.version for segments in self.streams.values() for segment in segments)
+
+    @property
+    def has_idle_segments(self) -> bool:
+        """Whether a segment has the source and population of the one before, or starts where nothing is drawn."""
+        law = self.law
+        starts = {s.start for segments in self.streams.values() for s in segments[1:]}
+        if any(not (1 <= at.round <= law.rounds and 0 <= at.step <= law.steps) for at in starts):
+            return True
+        return any(
+            one.origin == other.origin for segments in self.streams.values() for one, other in pairwise(segments)
+        )
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether a stream is drawn from an older source behind a newer one."""
+        return any(one.source > other.source for segments in self.streams.values() for one, other in pairwise(segments))
 
     def changes_of(self, number: int) -> tuple[Position, Position]:
         """The earliest and the latest first change that request ``number`` can have made, by what this plan draws.

@@ -11,6 +11,7 @@ from itertools import pairwise
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.commitment import anchor, beacon, own_commitment, roster
 from fuaudit.audits.provenance.heads import head
+from fuaudit.audits.provenance.rewrites import doubted, form
 from fuaudit.commitments.keys import next_context
 from fuaudit.plans import Population
 from fuaudit.plans.stage_draws import not_drawn_anew
@@ -32,6 +33,8 @@ def of_view(case: Case) -> list[CheckResult]:
     answers += [anchor(case), *([head(case)] if case.known.ledger_head is not None else []), beacon(case)]
     answers += [roster(case)] if case.run.exchange.signs else []
     answers += [_draws(run) for run in chain if isinstance(run, Run)]
+    answers += [form(run) for run in chain if isinstance(run, Run) and run.is_child]
+    answers += doubted(case)
     return [*answers, *_links(chain), unclear(NO_SEEDS)]
 
 

@@ -17,6 +17,7 @@ from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
+from fuaudit.audits.transcript.events import wrong_events
 from fuaudit.audits.transcript.known import (
     known_of,
     left_alone,
@@ -63,6 +64,10 @@ NO_PLACES = (
 NO_COHORTS = (
     "The messages are those of the protocol, and the models were made of the sums that they opened. A method recorded "
     "draws, which a sealed view does not hold: whether cohorts are as it recorded them is not known."
+)
+GOES_BACK = (
+    "The messages are those of the protocol, and the models were made of the sums that they opened. The plan goes back "
+    "to draws that were given up before: no method of fuaudit does that, and what such a plan holds is as told."
 )
 NO_SUMS = "No sum was opened in any round: there is nothing to make again."
 OF_NO_ROWS = (
@@ -210,7 +215,7 @@ def _of_view(
     named = exported(case.run)
     if named.wrong:
         return finding(Verdict.FAIL, NOT_NAMED)
-    if wrong := [*wrong_told(case.run, checked)]:
+    if wrong := [*wrong_events(case.run), *wrong_told(case.run, checked)]:
         return finding(Verdict.FAIL, NOT_SAID, _told(wrong))
     if wrong := [*left_out(case.run, checked)]:
         return finding(Verdict.FAIL, WRONG, _told(wrong))
@@ -218,6 +223,8 @@ def _of_view(
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
+    if case.run.segments.goes_back:
+        return finding(Verdict.INCONCLUSIVE, GOES_BACK)
     if others := [*wrong_cohorts(case.run)]:  # elsewhere that is a FAIL
         return finding(Verdict.INCONCLUSIVE, NO_COHORTS, _told(others))
     if why := _left_open(case, checked, anchor):
