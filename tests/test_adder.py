@@ -26,12 +26,12 @@ RING = RINGS[0]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="what Linux alone can do")
 KEYS = bfv.new_keys(RING)
 SLOTS_OF = np.arange(3 * SLOTS).reshape(3, SLOTS) % RING.modulus
-GOOD = bfv.encrypted(KEYS, SLOTS_OF, RING)
+GOOD = bfv.encrypted(KEYS.public, SLOTS_OF, RING)
 
 
 @pytest.fixture(scope="module")
 def one():
-    made = Adder(bfv.keyless_part(KEYS), RING)
+    made = Adder(bfv.keyless_part(RING), RING)
     yield made
     made.end()
 
@@ -41,7 +41,7 @@ def taken_over(monkeypatch):
     """An adder whose process does what its parts say."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(adder, "PROCESS", "secure_taken_over")
-    made = Adder(bfv.keyless_part(KEYS), RING, answer=3.0)
+    made = Adder(bfv.keyless_part(RING), RING, answer=3.0)
     yield made
     made.end()
 
@@ -73,7 +73,7 @@ def children():
 
 def test_the_process_gives_the_sums_of_this_one_bit_for_bit(one):
     """And goes on from request to request."""
-    context = bfv.loaded(bfv.keyless_part(KEYS), keyless=True)
+    context = bfv.loaded(bfv.keyless_part(RING))
     rows = {7: GOOD[:2], 3: GOOD[1:], 5: [GOOD[0], GOOD[0]]}
     due = tuple(bfv.added([[bfv.parsed(context, part) for part in parts] for parts in rows.values()]))
     assert one.sums(rows) == due
@@ -136,7 +136,7 @@ def test_a_request_has_its_seconds():
     with theirs:
         process = subprocess.Popen([sys.executable, "-c", script, str(theirs.fileno())], pass_fds=[theirs.fileno()])
     with Line(ours, "it") as line:
-        line.send([bfv.keyless_part(KEYS)])
+        line.send([bfv.keyless_part(RING)])
         assert line.receive(16, 1000, 60)[0] == adding.READY
         line.send(GOOD)
         with pytest.raises(BrokenLineError, match="is gone"):
@@ -173,7 +173,7 @@ class Raw:
             ours, theirs = socket.socketpair()
             with theirs:
                 self.process, self.line = adder.started(adder.PROCESS, {"line": theirs}), Line(ours, "it")
-            self.line.send([bfv.keyless_part(KEYS)])
+            self.line.send([bfv.keyless_part(RING)])
             assert self.line.receive(16, 1000, 120)[0] == adding.READY
         try:
             self.line.send(parts, 60)
@@ -234,7 +234,7 @@ def test_a_client_is_named_by_the_server(one):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_process_that_somebody_ends_or_stops_costs_nobody_anything(number):
-    made = Adder(bfv.keyless_part(KEYS), RING, answer=4.0)
+    made = Adder(bfv.keyless_part(RING), RING, answer=4.0)
     due = made.sums({0: GOOD, 1: GOOD})
     first = made.pid
     os.kill(first, number)
@@ -284,12 +284,12 @@ def test_a_process_that_was_taken_over_makes_no_wrong_sum(monkeypatch):
 
 
 def test_a_context_that_is_none_is_refused_and_no_client_named():
-    for part in (b"", b"nothing of the kind", bfv.keyless_part(KEYS)[:50]):
+    for part in (b"", b"nothing of the kind", bfv.keyless_part(RING)[:50]):
         with pytest.raises(RefusedError, match="no process adds ciphertexts") as caught:
             Adder(part, RING).sums({0: GOOD, 1: GOOD})
         assert caught.value.blamed is None
     with pytest.raises(RefusedError, match="has keys"):
-        Adder(bfv.public_part(KEYS), RING)
+        Adder(KEYS.public, RING)
 
 
 @LINUX
@@ -297,7 +297,7 @@ def test_nothing_is_left_behind():
     gc.collect()
     before = children(), set(os.listdir("/proc/self/fd"))
     for _ in range(2):
-        made = Adder(bfv.keyless_part(KEYS), RING)
+        made = Adder(bfv.keyless_part(RING), RING)
         made.sums({0: GOOD, 1: GOOD})
         with pytest.raises(RefusedError):
             made.sums({0: GOOD[:1], 1: [b"x"]})
@@ -314,7 +314,7 @@ def test_a_process_ends_with_its_parent():
     script = (
         "import sys; from fuaudit.secure.adder import adder_of; from fuaudit.secure.terms import RINGS; "
         "from fuaudit.secure import bfv; "
-        "made = adder_of('server', bfv.keyless_part(bfv.new_keys(RINGS[0])), RINGS[0]); "
+        "made = adder_of('server', bfv.keyless_part(RINGS[0]), RINGS[0]); "
         "made.sums({0: [bfv.specimen(RINGS[0])], 1: [bfv.specimen(RINGS[0])]}); print(made.pid, flush=True); "
         "sys.stdin.read()"
     )
@@ -332,7 +332,7 @@ def test_a_process_ends_with_its_parent():
 
 
 def test_a_role_keeps_its_process():
-    keyless = bfv.keyless_part(KEYS)
+    keyless = bfv.keyless_part(RING)
     assert adder_of("server", keyless, RING) is adder_of("server", keyless, RING)
     assert adder_of("server", keyless, RING) is not adder_of("witness", keyless, RING)
     held = [adder_of("other", bytes([number]), RING) for number in range(5)]

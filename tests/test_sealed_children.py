@@ -270,7 +270,7 @@ def test_contexts_go_on_from_those_of_the_parent(of_samples, tmp_path):
 def test_a_plan_has_no_room_in_segments_that_change_nothing(copied, segments):
     _, child = copied
     planned(child.path, lambda plan: plan["streams"].update(batches=segments))
-    with pytest.raises(EvidenceError, match="segments in plan[.]json that change nothing, or where nothing is drawn"):
+    with pytest.raises(EvidenceError, match=r"segments in plan\.json that change nothing, or where nothing is drawn"):
         sealed_again(child.path)
 
 

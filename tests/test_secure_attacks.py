@@ -48,9 +48,9 @@ def test_whoever_sees_sums_of_ckks_has_the_key_and_every_row():
 
 
 @pytest.mark.parametrize("suite", KEYED)
-def test_the_same_division_gives_no_key_of_bfv(tmp_path, suite):
+def test_the_same_division_gives_no_key_of_bfv(suite):
     """Two sums under one key give two polynomials that are no key: what was opened has no noise in it."""
-    found = keys.keys_of_bfv(suite, opening_of(4, 30_000), tmp_path)
+    found = keys.keys_of_bfv(suite, opening_of(4, 30_000))
     assert len(found) == 2
     assert all(sum(abs(one) <= 1) < 5 for one in found)
     assert sum(found[0] == found[1]) < 5
@@ -90,7 +90,7 @@ def addition_without_a_key(make, at):
     total = four.server.total(sent, announced)
 
     def more(one):
-        vector = bfv.parsed(bfv.loaded(four.holder.keyless(), keyless=True), one)
+        vector = bfv.parsed(bfv.loaded(four.holder.keyless()), one)
         return vector.add([5] + [0] * (SLOTS - 1)).serialize()
 
     with pytest.raises(RefusedError, match="does not fit its checks"):
@@ -101,7 +101,7 @@ def one_client_twice(make):
     """In the place of another one: as many rows as there should be."""
     four = make("bfv")
     _, sent = four.sent()
-    context = bfv.loaded(four.holder.keyless(), keyless=True)
+    context = bfv.loaded(four.holder.keyless())
     parts = [ciphertexts_of(sent[number], four.terms)[1] for number in (0, 0, 2, 3)]
     sums = bfv.added([[bfv.parsed(context, one) for one in row] for row in parts])
     with pytest.raises(RefusedError, match="does not fit its checks"):
@@ -467,7 +467,7 @@ BROKEN = {
     "too few with shares": lambda: Suite("mask").opened(rows_of(4, 5), 12, None, {1: "unmask", 2: "unmask"}),
     "too few to deal": lambda: Suite("mask").opened(rows_of(4, 5), 12, None, {1: "share", 2: "share"}),
 }
-SECRETS = (PairKey, Handout, Dealt)
+SECRETS = (PairKey, Handout, Dealt, bfv.Keys)
 
 
 def refused_opening(make):
@@ -558,7 +558,7 @@ KEPT = []
         lambda _: PairKey(),
         lambda _: bfv.new_keys(terms.RINGS[0]),
     ],
-    ids=["itself", "a copy", "a copy in a dict", "a key", "a context"],
+    ids=["itself", "a copy", "a copy in a dict", "a key", "keys of ciphertexts"],
 )
 def test_a_secret_that_stays_is_seen(told, keep):
     try:
@@ -597,17 +597,18 @@ def test_neither_server_nor_witness_can_encrypt_or_open(parties):
     _, sent = four.sent()
     part = four.holder.keyless()
     assert len(part) == 86
-    context = bfv.loaded(part, keyless=True)
+    context = bfv.loaded(part)
     ciphertext = bfv.parsed(context, ciphertexts_of(sent[0], four.terms)[1][0])
     for attempt in (ciphertext.decrypt, context.decryptor, lambda: tenseal.bfv_vector(context, [1])):
         with pytest.raises((ValueError, RuntimeError)):
             attempt()
-    handout = four.holder.handout(0)
-    for other in (handout.public, four.holder._vault.get("keys", object).serialize(save_secret_key=True)):
+    own = tenseal.context(tenseal.SCHEME_TYPE.BFV, SLOTS, plain_modulus=RINGS[0].modulus, n_threads=1)
+    contexts = [own.serialize(True, secret, False, False) for secret in (False, True)]
+    for other in (four.holder.handout(0).public, *contexts):
         with pytest.raises(RefusedError):
             Server(four.terms, other).total(sent)
-    with pytest.raises(RefusedError):
-        bfv.loaded(four.holder._vault.get("keys", object).serialize(save_secret_key=True), keyless=False)
+        with pytest.raises(RefusedError):
+            bfv.loaded(other)
 
 
 @pytest.mark.parametrize("suite", ["mask", *KEYED])

@@ -49,7 +49,7 @@ def serve(line: Line) -> None:
 
     (keyless,) = line.receive(1, bfv.KEYLESS_BYTES)
     try:
-        context = bfv.loaded(keyless, keyless=True)
+        context = bfv.loaded(keyless)
     except Exception:  # whatever a library of C++ says to bytes that it cannot read
         line.send([BAD])
         return

@@ -5,14 +5,23 @@ Brakerski ("Fully homomorphic encryption without modulus switching", CRYPTO 2012
 allows (HomomorphicEncryption.org). Decryption is exact, so what is opened holds no noise. In CKKS the noise is opened
 too, and gives the key away.
 
-TenSEAL draws keys and noise from its own generator, whose seeds are of the operating system's. fuaudit gives it none.
+What SEAL computes from the parameters alone takes longer than ten encryptions, and holds no key. It is made once a
+process, with TenSEAL's context without keys. Keys and ciphertexts are made with it by ``tenseal.sealapi``, the same
+library without TenSEAL's contexts, which would make it anew for every key. Ciphertexts are read by TenSEAL.
+
+The library draws keys and noise from its own generator, whose seeds are of the operating system's. fuaudit gives it
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
 
 import numpy as np
 
@@ -31,7 +40,7 @@ KEYLESS_BYTES = 86
 """Of a context without any key, at most."""
 
 PUBLIC_BYTES = 2 * 2 * 8 * SLOTS + 2048
-"""Of a context with the public key, at most."""
+"""Of a public key, at most."""
 
 CIPHERTEXT_BYTES = 2 * 8 * SLOTS + 1024
 """No ciphertext is longer."""
@@ -43,26 +52,41 @@ Ciphertext = Any
 """A vector of TenSEAL with one ciphertext of all slots."""
 
 
-def new_keys(ring: Plaintexts) -> Context:
-    """A context with a new secret key. Only a key holder has one."""
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one opening. Only a key holder has them.
+
+    Attributes:
+        secret: SEAL's secret key, an object in memory. It is never put into bytes.
+        public: the public key, by which clients encrypt, as :func:`encrypted` reads it.
+    """
+
+    secret: Any = field(repr=False)
+    public: bytes = field(repr=False)
+
+
+def new_keys(ring: Plaintexts) -> Keys:
+    """New keys, from the library's generator."""
+    from tenseal import sealapi as seal
+
+    maker, public = seal.KeyGenerator(_shared(ring)), seal.PublicKey()
+    maker.create_public_key(public)
+    return Keys(maker.secret_key(), _saved(public))
+
+
+@cache
+def keyless_part(ring: Plaintexts) -> bytes:
+    """The context without keys: ciphertexts can be added by it, and neither made nor opened."""
     import tenseal
 
-    return tenseal.context(
+    context = tenseal.context(
         tenseal.SCHEME_TYPE.BFV, SLOTS, plain_modulus=ring.modulus, coeff_mod_bit_sizes=list(MODULI), n_threads=1
     )
+    return serialized(context, public=False)  # the keys that TenSEAL made with it go
 
 
-def public_part(context: Context) -> bytes:
-    """The context with the public key alone, by which clients encrypt."""
-    return _part(context, public=True)
-
-
-def keyless_part(context: Context) -> bytes:
-    """The context without any key: ciphertexts can be added by it, and neither made nor opened."""
-    return _part(context, public=False)
-
-
-def _part(context: Context, public: bool) -> bytes:
+def serialized(context: Context, public: bool) -> bytes:
+    """A context of TenSEAL in bytes, with the public key or without any key."""
     # TenSEAL's make_context_public leaves a decryptor in the context; bytes leave none.
     part: bytes = context.serialize(
         save_public_key=public, save_secret_key=False, save_galois_keys=False, save_relin_keys=False
@@ -70,45 +94,111 @@ def _part(context: Context, public: bool) -> bytes:
     return part
 
 
-def loaded(part: bytes, keyless: bool) -> Context:
-    """The context of a part of one.
+@lru_cache(maxsize=len(RINGS))
+def loaded(part: bytes) -> Context:
+    """The context without keys of its bytes, made once a process: nothing in it is of one opening.
 
     Raises:
-        RefusedError: it has a secret key, or another key where it shall have none.
+        RefusedError: it has a key, or is too long for one without.
     """
-    return _keyless(part) if keyless else _checked(part, keyless=False)
-
-
-@lru_cache(maxsize=len(RINGS))
-def _keyless(part: bytes) -> Context:
-    """Made once for a ring: it holds no key, and making it costs more than most additions."""
-    return _checked(part, keyless=True)
-
-
-def _checked(part: bytes, keyless: bool) -> Context:
     import tenseal
 
+    if len(part) > KEYLESS_BYTES:
+        raise RefusedError(f"a context of {len(part)} bytes has keys: {KEYLESS_BYTES} at most have none")
     context = tenseal.context_from(part, n_threads=1)
-    if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
-        raise RefusedError("a context for others has keys that only the key holder may have")
-    if context.has_public_key() == keyless or (keyless and len(part) > KEYLESS_BYTES):
-        due = f"no key, and {KEYLESS_BYTES} bytes at most" if keyless else "a public key"
-        raise RefusedError(f"a context of {len(part)} bytes came, where one with {due} is due")
+    if context.has_public_key() or context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
+        raise RefusedError("a context for others has a key")
     return context
 
 
-def encrypted(context: Context, slots: Ints, ring: Plaintexts) -> list[bytes]:
-    """One ciphertext for each row of slots ``(n, 4096)``, of numbers modulo the prime."""
-    import tenseal
+def context_of(ring: Plaintexts) -> Context:
+    """The context without keys of a ring."""
+    return loaded(keyless_part(ring))
 
-    centred = np.where(slots > ring.modulus // 2, slots - ring.modulus, slots)
-    return [tenseal.bfv_vector(context, row).serialize() for row in centred.tolist()]
+
+def _shared(ring: Plaintexts) -> Any:
+    """What SEAL computes from the parameters of a ring: it is the same for all keys."""
+    return context_of(ring).seal_context().data
+
+
+def encrypted(public: bytes, slots: Ints, ring: Plaintexts) -> list[bytes]:
+    """One ciphertext for each row of slots ``(n, 4096)``, of numbers modulo the prime.
+
+    Their bytes are those that TenSEAL makes of a vector of all slots.
+
+    Args:
+        public: the public key, as :class:`Keys` has it.
+        slots: numbers from 0 to t - 1.
+        ring: that of the key.
+
+    Raises:
+        RefusedError: there is no public key in the bytes.
+    """
+    from tenseal import sealapi as seal
+
+    shared = _shared(ring)
+    encryptor, encoder = seal.Encryptor(shared, _public_key(public, shared)), seal.BatchEncoder(shared)
+    plain, one, found = seal.Plaintext(), seal.Ciphertext(), []
+    for row in slots.tolist():
+        encoder.encode(row, plain)
+        encryptor.encrypt(plain, one)
+        found.append(_vector(_saved(one)))
+    return found
+
+
+def _public_key(content: bytes, shared: Any) -> Any:
+    from tenseal import sealapi as seal
+
+    found = seal.PublicKey()
+    try:
+        with _file() as (file, path):
+            file.write(content)
+            file.flush()
+            found.load(shared, path)  # SEAL looks at parameters, size and every coefficient
+    except Exception:  # whatever a library of C++ says to bytes that it cannot read
+        found = None
+    if found is None:
+        raise RefusedError("what the key holder handed out is no public key of these terms")
+    return found
+
+
+def _saved(thing: Any) -> bytes:
+    """Something public of SEAL in bytes: a ciphertext or a public key, never a secret one."""
+    with _file() as (file, path):
+        thing.save(path)
+        return file.read()
+
+
+@contextmanager
+def _file() -> Iterator[tuple[IO[bytes], str]]:
+    """A file and its path: SEAL reads and writes files alone. On Linux it is memory, and in no folder."""
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("fuaudit"), "r+b") as file:
+            yield file, f"/proc/self/fd/{file.fileno()}"
+    else:
+        with NamedTemporaryFile() as file:
+            yield file, file.name
+
+
+def _vector(ciphertext: bytes) -> bytes:
+    """A ciphertext as TenSEAL writes a vector: field 1 has the number of slots, field 2 the ciphertext of SEAL."""
+    return VECTOR + _varint(len(ciphertext)) + ciphertext
+
+
+def _varint(number: int) -> bytes:
+    """A number as protocol buffers have it: seven bits a byte, the lowest first."""
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
+
+
+VECTOR = b"\x0a\x02" + _varint(SLOTS) + b"\x12"
+"""How a vector of all slots begins."""
 
 
 @cache
 def specimen(ring: Plaintexts) -> bytes:
     """A ciphertext of zeros under a key that nobody has kept."""
-    return encrypted(new_keys(ring), np.zeros((1, SLOTS), dtype=np.int64), ring)[0]
+    return encrypted(new_keys(ring).public, np.zeros((1, SLOTS), dtype=np.int64), ring)[0]
 
 
 def parsed(context: Context, ciphertext: bytes) -> Ciphertext:
@@ -119,7 +209,8 @@ def parsed(context: Context, ciphertext: bytes) -> Ciphertext:
         raise RefusedError(f"a ciphertext has {len(ciphertext)} bytes, above {CIPHERTEXT_BYTES}")
     try:
         vector = tenseal.bfv_vector_from(context, ciphertext)
-        fits = vector.size() == SLOTS and len(vector.ciphertext()) == 1 and vector.ciphertext()[0].size() == 2
+        (part,) = vector.ciphertext()
+        fits = vector.size() == SLOTS and part.size() == 2 and not (part.is_ntt_form() or part.is_transparent())
     except Exception:  # whatever a library of C++ says to bytes that it cannot read
         fits = False
     if not fits:
@@ -138,10 +229,16 @@ def added(rows: Sequence[Sequence[Ciphertext]]) -> list[bytes]:
     return sums
 
 
-def decrypted(context: Context, ciphertexts: Sequence[bytes], ring: Plaintexts) -> Ints:
-    """Slots ``(n, 4096)`` from 0 to t - 1."""
-    slots = [parsed(context, one).decrypt() for one in ciphertexts]
-    return np.array(slots, dtype=np.int64) % ring.modulus
+def decrypted(keys: Keys, ciphertexts: Sequence[bytes], ring: Plaintexts) -> Ints:
+    """Slots ``(n, 4096)`` from 0 to t - 1. RefusedError for bytes that are no ciphertext."""
+    from tenseal import sealapi as seal
+
+    decryptor, encoder = seal.Decryptor(_shared(ring), keys.secret), seal.BatchEncoder(_shared(ring))
+    plain, slots = seal.Plaintext(), []
+    for one in ciphertexts:
+        decryptor.decrypt(parsed(context_of(ring), one).ciphertext()[0], plain)
+        slots.append(encoder.decode_uint64(plain))
+    return np.array(slots, dtype=np.int64)
 
 
 @cache
@@ -154,35 +251,19 @@ def require_margin(ring: Plaintexts) -> int:
     Raises:
         UsageError: another version of TenSEAL, or too little is left.
     """
+    from tenseal import sealapi as seal
+
     require_library(installed())
-    left, slots = _budget(ring), (words(fresh(), SLOTS) % np.uint64(ring.modulus)).astype(np.int64)
-    keys = new_keys(ring)
-    one = parsed(loaded(keyless_part(keys), keyless=True), encrypted(keys, slots[None], ring)[0])
+    keys, slots = new_keys(ring), (words(fresh(), SLOTS) % np.uint64(ring.modulus)).astype(np.int64)
+    one = parsed(context_of(ring), encrypted(keys.public, slots[None], ring)[0])
     (total,) = added([[one]] * ring.summands)
-    found = decrypted(keys, [total], ring)[0]
-    if left < MARGIN or (found != sum(slots for _ in range(ring.summands)) % ring.modulus).any():
+    (bare,) = parsed(context_of(ring), total).ciphertext()
+    left = int(seal.Decryptor(_shared(ring), keys.secret).invariant_noise_budget(bare))
+    due = sum(slots for _ in range(ring.summands)) % ring.modulus
+    if left < MARGIN or (decrypted(keys, [total], ring)[0] != due).any():
         raise UsageError(
             f"{left} bits of noise budget are left after {ring.summands} summands modulo {ring.modulus}, where "
             f"{MARGIN} are needed, or a sum is wrong",
             "The installed tenseal does not compute as it should: do not use encrypted sums with it.",
         )
     return left
-
-
-def _budget(ring: Plaintexts) -> int:
-    from tenseal import sealapi as seal
-
-    parameters = seal.EncryptionParameters(seal.SCHEME_TYPE.BFV)
-    parameters.set_poly_modulus_degree(SLOTS)
-    parameters.set_coeff_modulus(seal.CoeffModulus.Create(SLOTS, list(MODULI)))
-    parameters.set_plain_modulus(seal.Modulus(ring.modulus))
-    context = seal.SEALContext(parameters, True, seal.SEC_LEVEL_TYPE.TC128)
-    if not context.parameters_set():
-        return -1  # the library takes them for less than 128 bits of security
-    maker, public, plain = seal.KeyGenerator(context), seal.PublicKey(), seal.Plaintext()
-    maker.create_public_key(public)
-    one, total = seal.Ciphertext(context), seal.Ciphertext(context)
-    seal.BatchEncoder(context).encode((words(fresh(), SLOTS) % np.uint64(ring.modulus)).tolist(), plain)
-    seal.Encryptor(context, public).encrypt(plain, one)
-    seal.Evaluator(context).add_many([one] * ring.summands, total)
-    return int(seal.Decryptor(context, maker.secret_key()).invariant_noise_budget(total))

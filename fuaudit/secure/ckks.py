@@ -39,11 +39,11 @@ class DemoKeyHolder(Party):
 
     def public(self) -> bytes:
         """The context for clients."""
-        return bfv.public_part(self._vault.get("keys", object))
+        return bfv.serialized(self._vault.get("keys", object), public=True)
 
     def keyless(self) -> bytes:
         """The context for the server."""
-        return bfv.keyless_part(self._vault.get("keys", object))
+        return bfv.serialized(self._vault.get("keys", object), public=False)
 
     @forgetting
     def opened(self, ciphertexts: Sequence[bytes]) -> NDArray[np.float64]:

@@ -57,7 +57,7 @@ class Handout:
 
     Attributes:
         terms: their digest.
-        public: a context with the public key.
+        public: the public key.
         weights: the key of weights of checks, 32 bytes; all clients have it.
         offsets: the key of its own offsets, 32 bytes.
     """
@@ -150,7 +150,7 @@ class Client(Party):
             masks = self._masks(keys, agreed, slots.shape)
             slots = (slots + masks) % layout.ring.modulus
         self._once.require_first(self.terms.round)
-        parts = bfv.encrypted(bfv.loaded(handout.public, keyless=False), slots, layout.ring)
+        parts = bfv.encrypted(handout.public, slots, layout.ring)
         return Message.signed("send", self.number, agreed + framed(parts), self.terms, self._identity)
 
     def _masks(self, keys: Mapping[int, bytes], agreed: bytes, shape: tuple[int, ...]) -> Ints:
@@ -280,15 +280,13 @@ class KeyHolder(Party):
         super().__init__("open")
         self.terms, self._identity, self._once = terms, identity, once
         bfv.require_margin(terms.layout.ring)
-        keys = bfv.new_keys(terms.layout.ring)
-        self._vault.put("keys", keys)
-        self._vault.put("public", bfv.public_part(keys))
+        self._vault.put("keys", bfv.new_keys(terms.layout.ring))
         self._vault.put("check", fresh())
 
     def handout(self, client: int) -> Handout:
         """For one client."""
-        public, check = self._vault.get("public", bytes), self._vault.get("check", bytes)
-        return Handout(self.terms.digest, public, weight_key(check), offset_key(check, client))
+        keys, check = self._vault.get("keys", bfv.Keys), self._vault.get("check", bytes)
+        return Handout(self.terms.digest, keys.public, weight_key(check), offset_key(check, client))
 
     def handout_message(self, client: int) -> Message:
         """A handout, signed. It is for the eyes of this client, so it is in no transcript."""
@@ -298,7 +296,7 @@ class KeyHolder(Party):
 
     def keyless(self) -> bytes:
         """For server and witness, 86 bytes."""
-        return bfv.keyless_part(self._vault.get("keys", object))
+        return bfv.keyless_part(self.terms.layout.ring)
 
     def context(self) -> Message:
         """The context without keys, signed."""
@@ -334,7 +332,7 @@ class KeyHolder(Party):
         self._once.require_first(terms.round, terms.buffer)
         if len(total.ciphertexts) != terms.layout.ciphertexts(terms.columns):
             raise RefusedError("a sum does not have as many ciphertexts as its rows")
-        slots = bfv.decrypted(self._vault.get("keys", object), total.ciphertexts, ring)
+        slots = bfv.decrypted(self._vault.get("keys", bfv.Keys), total.ciphertexts, ring)
         values, own = slots[:, : SLOTS - CHECKS], slots[:, SLOTS - CHECKS]
         check = self._vault.get("check", bytes)
         due = checks(values, weight_key(check), (offset_key(check, one) for one in total.members), terms)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -148,13 +147,7 @@ class Checked:
 
 def added_apart(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
     """The sums of ciphertexts, read and added by a confined process: whoever made a transcript can write any bytes."""
-    return adder_of("checker", keyless(ring), ring).sums(summands)
-
-
-@cache
-def keyless(ring: Plaintexts) -> bytes:
-    """The context without keys of a ring: the same bytes whoever makes it."""
-    return bfv.keyless_part(bfv.new_keys(ring))
+    return adder_of("checker", bfv.keyless_part(ring), ring).sums(summands)
 
 
 def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apart) -> Checked:
@@ -634,7 +627,7 @@ def _came(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> tuple[int, ..
 
 
 def _require_keyless(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> None:
-    if _one(said["context"], "context").body != keyless(terms.layout.ring):
+    if _one(said["context"], "context").body != bfv.keyless_part(terms.layout.ring):
         raise RefusedError("server and witness had another context than the one without any key")
 
 

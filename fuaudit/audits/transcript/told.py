@@ -38,8 +38,8 @@ SHAPES_TOLD = (
 )
 FIGURES_TOLD = (
     f"Figures of {METRICS}, and what the ledger tells of rounds beside what its messages show (sizes, such as the "
-    "config allows; reasons; what parts of other packages tell; the order of all that), are as told: nothing in a view makes "
-    "them again."
+    "config allows; reasons; what parts of other packages tell; the order of all that), are as told: nothing in a view "
+    "makes them again."
 )
 
 COLUMNS_TOLD = (

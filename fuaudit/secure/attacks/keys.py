@@ -8,8 +8,6 @@ equations have another solution, which is no key. That this attack fails there p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,10 +27,10 @@ Polynomial = list[int]
 class Reader:
     """Numbers in ciphertexts of TenSEAL, after a number-theoretic transform; whoever has a ciphertext can do this.
 
-    SEAL reads and writes files alone, so ``folder`` holds one. ``modulus`` is that of the plaintexts of BFV.
+    ``modulus`` is that of the plaintexts of BFV.
     """
 
-    def __init__(self, scheme: Any, moduli: Sequence[int], folder: Path, modulus: int = 0) -> None:
+    def __init__(self, scheme: Any, moduli: Sequence[int], modulus: int = 0) -> None:
         from tenseal import sealapi as seal
 
         parameters = seal.EncryptionParameters(scheme)
@@ -42,15 +40,14 @@ class Reader:
             parameters.set_plain_modulus(seal.Modulus(modulus))
         self.context = seal.SEALContext(parameters, True, seal.SEC_LEVEL_TYPE.TC128)
         self.prime: int = parameters.coeff_modulus()[0].value()
-        self.modulus, self._path = modulus, str(folder / "ciphertext")
+        self.modulus = modulus
 
     def read(self, vector: bfv.Ciphertext) -> Any:
-        """A ciphertext as SEAL has it."""
+        """A copy of a ciphertext as SEAL has it: the sum of this one alone."""
         from tenseal import sealapi as seal
 
-        vector.ciphertext()[0].save(self._path)
-        found = seal.Ciphertext(self.context)
-        found.load(self.context, self._path)
+        found = seal.Ciphertext()
+        seal.Evaluator(self.context).add_many(vector.ciphertext(), found)
         return found
 
     def numbers(self, found: Any) -> tuple[Polynomial, Polynomial]:
@@ -137,18 +134,15 @@ def key_recovery(suite: str, opening: Opening) -> Got:
     Rows have two ciphertexts of CKKS at least: 4,096 values.
     """
     due = np.sort(opening.row[: ckks.HALF])
-    with TemporaryDirectory() as folder:
-        if suite == SCARY:
-            return Got(_opened_by_ckks(opening, Path(folder)), due)
-        return Got(_opened_by_bfv(suite, opening, Path(folder)), due)
+    return Got(_opened_by_ckks(opening) if suite == SCARY else _opened_by_bfv(suite, opening), due)
 
 
-def _opened_by_ckks(opening: Opening, folder: Path) -> Ints | None:
+def _opened_by_ckks(opening: Opening) -> Ints | None:
     import tenseal
     from tenseal import sealapi as seal
 
     holder = ckks.DemoKeyHolder(opening.bits, opening.most)
-    reader = Reader(seal.SCHEME_TYPE.CKKS, ckks.MODULI, folder)
+    reader = Reader(seal.SCHEME_TYPE.CKKS, ckks.MODULI)
     server = tenseal.context_from(holder.keyless(), n_threads=1)
     sent = [ckks.encrypted(holder.public(), row) for row in opening.rows]
     total = ckks.added(holder.keyless(), sent)[:2]
@@ -163,24 +157,23 @@ def _opened_by_ckks(opening: Opening, folder: Path) -> Ints | None:
     return np.rint(np.sort(numbers)[::2]).astype(np.int64)
 
 
-def keys_of_bfv(suite: str, opening: Opening, folder: Path) -> list[NDArray[np.object_]]:
+def keys_of_bfv(suite: str, opening: Opening) -> list[NDArray[np.object_]]:
     """What the division gives of the first two sums under one key, or of the only one: each should be the key."""
-    import tenseal
     from tenseal import sealapi as seal
 
-    modulus, found = layout_of(opening.bits, opening.most).ring.modulus, []
-    reader = Reader(seal.SCHEME_TYPE.BFV, bfv.MODULI, folder, modulus)
+    ring, found = layout_of(opening.bits, opening.most).ring, []
+    reader = Reader(seal.SCHEME_TYPE.BFV, bfv.MODULI, ring.modulus)
     with Parties(suite, opening.rows, opening.bits, opening.most) as some:
         announced, sent = some.sent()
         total = some.server.total(sent, announced)
-        keys = some.holder._vault.get("keys", object)  # to open more than the key holder tells
+        keys = some.holder._vault.get("keys", bfv.Keys)  # to open more than the key holder tells
         for one, vector in zip(total.ciphertexts[:2], some.parsed(total.ciphertexts[:2]), strict=True):
-            opened = tenseal.bfv_vector_from(keys, one).decrypt()
+            (opened,) = bfv.decrypted(keys, [one], ring)
             found.append(coefficients(key_of_bfv(reader, vector, opened), reader.prime))
     return found
 
 
-def _opened_by_bfv(suite: str, opening: Opening, folder: Path) -> Ints | None:
+def _opened_by_bfv(suite: str, opening: Opening) -> Ints | None:
     """Whoever has the key has every row; what is no key opens nothing."""
-    found = keys_of_bfv(suite, opening, folder)
+    found = keys_of_bfv(suite, opening)
     return np.sort(opening.row[: ckks.HALF]) if any(map(is_key, found)) else None

@@ -83,7 +83,7 @@ def held_by_key_holder(suite: str, opening: Opening, members: Sequence[int]) -> 
         parts = [ciphertexts_of(sent[one], some.terms)[1] for one in members]
         sums = parts[0] if len(parts) == 1 else bfv.added([some.parsed(one) for one in parts])
         layout = some.terms.layout
-        found = bfv.decrypted(some.holder._vault.get("keys", object), sums, layout.ring)
+        found = bfv.decrypted(some.holder._vault.get("keys", bfv.Keys), sums, layout.ring)
         values = unpacked(found[:, : SLOTS - CHECKS], layout, some.terms.columns)
         return values - len(members) * some.terms.largest
 
@@ -126,12 +126,10 @@ def copy_of(some: Parties, message: Message, fresh: bool) -> bytes:
     copies = list(parts)
     if fresh:
         handout, ring = some.holder.handout(COLLUDER), some.terms.layout.ring
-        context = bfv.loaded(handout.public, keyless=False)
         empty = np.zeros((len(parts), SLOTS - CHECKS), dtype=np.int64)
         own = checks(empty, handout.weights, [handout.offsets], some.terms)
-        more = bfv.encrypted(context, np.concatenate([empty, own[:, None]], axis=1), ring)
-        both = zip(parts, more, strict=True)
-        copies = [(bfv.parsed(context, a) + bfv.parsed(context, b)).serialize() for a, b in both]
+        more = bfv.encrypted(handout.public, np.concatenate([empty, own[:, None]], axis=1), ring)
+        copies = bfv.added([some.parsed(parts), some.parsed(more)])
     return agreed + framed(copies)
 
 

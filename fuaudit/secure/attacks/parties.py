@@ -107,8 +107,7 @@ class Parties:
 
     def parsed(self, parts: Sequence[bytes]) -> list[bfv.Ciphertext]:
         """Ciphertexts as the server reads them."""
-        context = bfv.loaded(self.holder.keyless(), keyless=True)
-        return [bfv.parsed(context, part) for part in parts]
+        return [bfv.parsed(bfv.context_of(self.terms.layout.ring), part) for part in parts]
 
     def end(self) -> None:
         """Drop all secrets."""
