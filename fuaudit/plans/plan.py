@@ -66,14 +66,20 @@ def occurrences(cohort: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 def first_change(ours: Mapping[Stream, Segments], theirs: Mapping[Stream, Segments]) -> Position:
     """The first position at which the streams of two plans have different sources; ``END`` where they have none."""
-    changed = [
-        at
-        for name, segments in ours.items()
-        if segments != theirs[name]
-        for at in {s.start for s in (*segments, *theirs[name])}
-        if segment_at(segments, at).origin != segment_at(theirs[name], at).origin
-    ]
-    return min(changed, default=END)
+    return min((_parting(one, theirs[name]) for name, one in ours.items() if one != theirs[name]), default=END)
+
+
+def _parting(one: Segments, other: Segments) -> Position:
+    """Where two streams part; both begin at ``START``. It takes time in proportion to both."""
+    at = place = 0
+    while one[at].origin == other[place].origin:
+        following = one[at + 1 : at + 2] + other[place + 1 : place + 2]
+        if not following:
+            return END
+        start = min(segment.start for segment in following)
+        at += at + 1 < len(one) and one[at + 1].start == start
+        place += place + 1 < len(other) and other[place + 1].start == start
+    return max(one[at].start, other[place].start)
 
 
 class Index(Protocol):

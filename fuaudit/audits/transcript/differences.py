@@ -49,7 +49,12 @@ TOO_LITTLE = (
 )
 COVERED = (
     "Noise covers what the sums of this run and of its ancestors tell together: {noise}. Whether that is enough is not "
-    "judged here. Its epsilon is what counts: fuaudit budget run."
+    "judged here. Its epsilon is what counts: fuaudit budget run{of_whom}."
+)
+OF_THE_WHOLE = ", of the whole run, for a view has no account"
+CANCELS = (
+    "Clients remember what was not sent in front of that noise, so each round takes back the noise of the one before: "
+    "in the totals of several rounds there is the noise of one, and there is no epsilon of sums."
 )
 
 
@@ -96,7 +101,10 @@ def uncovered(case: Case) -> str:
 def covered_by(case: Case) -> list[str]:
     """What a PASS of a child takes on trust of the noise on its sums."""
     noise = noise_of(case.run)
-    return [] if noise is None or not case.run.is_child else [COVERED.format(noise=noise.in_words)]
+    if noise is None or not case.run.is_child:
+        return []
+    of_whom = OF_THE_WHOLE if case.run.sealed else ""
+    return [COVERED.format(noise=noise.in_words, of_whom=of_whom), *[CANCELS] * noise.cancels]
 
 
 def _not_kept(case: Case) -> Iterator[Finding]:

@@ -34,7 +34,8 @@ NUMBER_BYTES = 8
 """Of a number, at most, in the plain form."""
 NAMES_TOLD = f"Names, shapes and order of the parameters in {MODEL} are as told: nothing here makes the config's model."
 SHAPES_TOLD = (
-    f"Where shapes of the parameters in {MODEL} depend on how large inputs are, they are as told: a view holds none."
+    f"Where shapes of the parameters in {MODEL} depend on how large inputs are, and on how many classes there are, "
+    "they are as told: a view holds none, and the same numbers can be parameters for others."
 )
 FIGURES_TOLD = (
     f"Figures of {METRICS}, and what the ledger tells of rounds beside what its messages show (sizes, such as the "
@@ -73,7 +74,7 @@ def exported(run: Run) -> Exported:
     if b"".join(arrays[name].tobytes() for name in made.names) != run.model.numpy().tobytes():
         return Exported(own, NAMES_TOLD)
     if told in made.candidates:
-        return Exported(False)
+        return Exported(False, SHAPES_TOLD)
     return Exported(own and (made.flat or not _fits(told, made.candidates)), SHAPES_TOLD)
 
 
