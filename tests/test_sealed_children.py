@@ -2,26 +2,29 @@
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from secure_transcripts import Kept as InMemory
 from test_sealed import looked_at, messages, modelled, sealed_again, telling, without_attacks
 from test_secured_runs import NOISY, QUANTISE, trained
 from test_transcript_runs import parties
-from tests_support import AUDIT_KEY
+from tests_support import AUDIT_KEY, secret
 
-from fuaudit import load_run, unlearn, verify
+from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.layout import MANIFEST, VIEW
+from fuaudit.runs.layout import MANIFEST, VIEW, is_withheld
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
 from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import Lot
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.seal import seal
 
 LOUD = NOISY | {"client": [{"use": "gaussian-noise", "norm": 0.5, "noise": 1.0}, QUANTISE]}
@@ -296,3 +299,20 @@ def test_what_is_as_told_of_a_method_is_among_what_integrity_rests_on(of_samples
     told = verdicts(of_samples[1][1])
     assert any("which samples requests name (1 number)" in line for line in told["integrity"].assumptions)
     assert not any("which samples requests name" in line for line in verdicts(lineage[3])["integrity"].assumptions)
+
+
+def test_sizes_in_a_manifest_tell_of_an_erased_client_after_a_prune(tmp_path):
+    """The limit: with as many rows in all, and another number of hers, the file of salts has another size."""
+    sizes = []
+    for rows in (2, 5):
+        folder = tmp_path / f"{rows}"
+        (folder / "views").mkdir(parents=True)
+        owners = torch.tensor([c for c, count in enumerate((rows, 12 - rows, 6, 6)) for _ in range(count)])
+        data = replace(tiny_dataset(), owners=owners, owner_names=("Ann", "Bob", "Cid", "Dan"))
+        tables = LOUD | {"partition": {"use": "by-owner"}}
+        parent = train(tables, folder / "parent", data, secret(1), secure="plain")
+        unlearn(parent, "retrain", Request.of([0]), folder / "child", data=data)
+        pruned, _ = prune(load_run(folder / "child"))
+        files = json.loads((seal(pruned, folder / "views" / "child").path / MANIFEST).read_text())["files"]
+        sizes.append({name: entry["size"] for name, entry in files.items() if is_withheld(name)})
+    assert {name for name in sizes[0] if sizes[0][name] != sizes[1][name]} >= {"clients/secrets.json"}
