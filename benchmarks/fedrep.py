@@ -41,6 +41,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -409,13 +410,10 @@ class Statement:
             return f"open: so far {rest}; {answers['not run']} not run"
         if len(answers) == 1:
             if answers["no difference"]:
-                return "no difference found"
+                below = all(gap < 0 for gap in self._gaps(found))
+                return f"not confirmed: below in {run} of {run}, by less than the margin" if below else NO_DIFFERENCE
             return f"confirmed: {rest}" if answers["holds"] else f"contradicted: {rest}"
         return f"in part: {rest}"
-
-    def has(self, name: str) -> bool:
-        """Whether a cell is compared."""
-        return any(name in (one.first, one.second) for one in self.comparisons)
 
     def _gaps(self, found: Found) -> list[float]:
         return [gap for one in self.comparisons if (gap := one.gap(found)) is not None]
@@ -430,6 +428,8 @@ class Statement:
         gaps = self._gaps(found)
         return " / ".join(f"{of(gaps):+.2f}" for of in (min, statistics.median, max)) if gaps else ""
 
+
+NO_DIFFERENCE = "no difference found"
 
 C_1 = (
     "Under ALIE geoMed and CClip are above TMean, by their best, at alpha 0, 0.5 and 0.95 (print: TMean is not stable "
@@ -574,13 +574,13 @@ def worth(found: Found) -> Iterator[str]:
             f"- `{one}` and `{other}` are one run, with one commitment, on other processors: last bits alone make "
             f"{by:.2f} points at the end, and up to {most_apart(found[one], found[other]):.2f} before."
         )
-    for name, best in keyed(found):
-        if max(best) - min(best) > MARGIN:
-            on_it = [f"{one.where} ({one.text})" for one in statements() if one.has(name)]
-            yield (
-                f"- `{name}` ranges over {max(best) - min(best):.2f} points over three keys, and these findings have "
-                f"comparisons with it that another key could turn: {'; '.join(on_it) or 'none'}."
-            )
+    for name, other, key in rekeyed():
+        if name in found and other in found:
+            again = {**found, name: found[other]}
+            for one in statements():
+                if (before := one.judged(found)) != (after := one.judged(again)):
+                    yield f"- With key {key} of `{name}`: {one.text} ({one.where}): {after}, in the place of {before}."
+    yield from apart(found)
     yield (
         "- RCGD-EF and SparseSecAgg are matched with the numbers of values of FedREP with the geometric median, and "
         "compared with the other rules too, which send a little less or more. SHARE without momentum has the rate of "
@@ -636,6 +636,26 @@ def bytes_of(line: Line) -> str:
     return f"{told['up_each']:,.0f} | {told['down_each']:,.0f}" if told else "| "
 
 
+def rekeyed() -> Iterator[tuple[str, str, int]]:
+    """The cells that are run under further keys, each with the cell of such a key, and the key."""
+    for cell in CELLS:
+        if cell.study == "keys":
+            for base in CELLS:
+                if base.study != "keys" and replace(base, study="keys", key=cell.key) == cell and base.key == 1:
+                    yield base.name, cell.name, cell.key
+
+
+def apart(found: Found) -> Iterator[str]:
+    """Pairs of systems under one attack, of which every key of the one is below every key of the other."""
+    of = {cell.name: cell for cell in CELLS}
+    sets = dict(keyed(found))
+    for (one, low), (other, high) in permutations(sets.items(), 2):
+        a, b = of[one], of[other]
+        if a.system != b.system and (a.steps, a.attack, a.bad) == (b.steps, b.attack, b.bad) and max(low) < min(high):
+            gap = statistics.mean(high) - statistics.mean(low)
+            yield f"- All three keys of `{one}` are below all three of `{other}`, by {gap:.2f} points on average."
+
+
 def keyed(found: Found) -> Iterator[tuple[str, list[float]]]:
     """The cells that were run under three keys, and their best accuracies."""
     for cell in CELLS:
@@ -674,7 +694,8 @@ def page(found: Found, scale: Scale) -> str:
         "",
         f"Cells differ where their best accuracies are more than {MARGIN:g} points apart; that was fixed before any "
         "run. A finding is confirmed where all its comparisons hold, contradicted where all fail, and open until all "
-        "were run. Where one should be above and is within the margin, no difference was found. Gaps are the points by "
+        "were run. Where one should be above and is within the margin, no difference was found; where it is below in all "
+        "comparisons, by less than the margin, it is not confirmed. Gaps are the points by "
         "which the first is above the second: least, median, largest. Above is in how many comparisons it is, by "
         "however little. Comparable means not below by more than the margin. Comparisons share cells.",
         "",
@@ -691,8 +712,7 @@ def page(found: Found, scale: Scale) -> str:
         "",
         "## Three keys",
         "",
-        "All other comparisons are of one key. Where the range of a cell is larger than the margin, another key could "
-        "turn them.",
+        "All other comparisons are of one key. Which findings another key of these cells turns is told above.",
         "",
         *(["| cell | best of keys 1 / 2 / 3 | range |", "|---|---|---|", *spread] if spread else ["Not run."]),
         "",

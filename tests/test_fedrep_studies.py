@@ -96,7 +96,10 @@ def test_findings_are_judged_one_by_one():
     above = next(one for one in fedrep.statements() if "Under ALIE FedREP is above RCGD-EF" in one.text)
     names = [one.first for one in above.comparisons]
     assert above.judged(found()) == "no difference found"
-    assert above.judged(found(**dict.fromkeys(names, 48.5))) == "no difference found"
+    assert (
+        above.judged(found(**dict.fromkeys(names, 48.5))) == "not confirmed: below in 3 of 3, by less than the margin"
+    )
+    assert above.judged(found(**{names[0]: 48.5})) == "no difference found"
     assert above.judged(found(**dict.fromkeys(names, 47.9))) == "contradicted: 0 of 3"
     assert above.judged(found(**dict.fromkeys(names, 52.1))) == "confirmed: 3 of 3"
     assert above.judged(found(**{names[0]: 52.1})) == "in part: 1 of 3; 2 show no difference"
