@@ -733,6 +733,15 @@ OTHERS = {
         },
         "plain",
     ),
+    "buffers that are too small to count": (
+        FEDAVG
+        | {
+            "partition": {"use": "iid", "clients": 7},
+            "learner": FEDAVG["learner"] | {"cohort": 7},
+            "transport": {"use": "secure-sum", "size": 2, "smallest": 3},
+        },
+        "plain",
+    ),
     "several buffers that are discarded": (
         published(INFINITE, {"use": "mean"}, clients=8)
         | {

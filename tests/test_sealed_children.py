@@ -295,10 +295,11 @@ def test_words_and_doubts_of_a_method_are_compared_in_a_view_too(copied):
         assert told["provenance"].verdict == "FAIL", told["provenance"].details
 
 
-def test_what_is_as_told_of_a_method_is_among_what_integrity_rests_on(of_samples, lineage):
-    told = verdicts(of_samples[1][1])
-    assert any("which samples requests name (1 number)" in line for line in told["integrity"].assumptions)
-    assert not any("which samples requests name" in line for line in verdicts(lineage[3])["integrity"].assumptions)
+def test_what_is_as_told_of_a_child_is_among_what_integrity_rests_on(of_samples, lineage):
+    for view, named in ((of_samples[1][1], [1, 1]), (lineage[3], [1, 0]), (lineage[2], [0, 0])):
+        lines = verdicts(view)["integrity"].assumptions
+        told = ("says of its method is as told here", "which samples requests name: 1 number,")
+        assert [sum(words in line for line in lines) for words in told] == named
 
 
 def test_sizes_in_a_manifest_tell_of_an_erased_client_after_a_prune(tmp_path):

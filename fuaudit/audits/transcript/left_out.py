@@ -36,10 +36,12 @@ def left_out(run: Run, checked: Checked) -> Iterator[Finding]:
         number, places = event["round"], len({*cohort(event["round"])})
         unplayed = [members for at, members in checked.unplayed if at == number]
         told = [one for one in event.get("told", ()) if one["part"] == TRANSPORT]
-        sizes = [size for size, _ in asked(transport, "buffers", BUFFERS, places)] if places else []
-        sentences = [*_wrong_sums(told, sizes), *_wrong_suspects(run, told, unplayed)]
+        buffers = asked(transport, "buffers", BUFFERS, places) if places else []
+        sentences = [*_wrong_sums(told, [size for size, _ in buffers]), *_wrong_suspects(run, told, unplayed)]
         if not sentences and places and everybody_counts(run):
-            sentences += _without_reason(run, told, unplayed, places)
+            large = {size for size, smallest in buffers if size >= smallest}  # smaller ones are never asked for
+            due = [members for members in unplayed if len(members) in large]
+            sentences += _without_reason(run, told, due, sum(size in large for size, _ in buffers))
         yield from (Finding("buffer", sentence, number) for sentence in sentences)
 
 
@@ -74,16 +76,19 @@ def _wrong_suspects(run: Run, told: Sequence[Mapping[str, Any]], unplayed: Seque
             left.remove(clients)
 
 
-def _without_reason(
-    run: Run, told: Sequence[Mapping[str, Any]], unplayed: Sequence[Members], places: int
-) -> Iterator[str]:
-    """Buffers of which no sum was opened, though the round goes on and nobody is suspected; rounds told to fail."""
-    transport: Any = run.exchange.transport
+def _without_reason(run: Run, told: Sequence[Mapping[str, Any]], left: Sequence[Members], most: int) -> Iterator[str]:
+    """Buffers of which no sum was opened, though the round goes on and nobody is suspected; rounds told to fail.
+
+    Of ``most`` buffers that count ``left`` were not opened.
+    """
     suspects = [tuple(one["clients"]) for one in told if one["kind"] == "suspected"]
-    counted = transport.rows_left(places, places) - len(suspects)
-    fails = asked(transport, "fails", A_FAILURE, counted, len(suspects)) or not run.exchange.server.enough(counted)
-    if any(one["failed"] != fails for one in told if one["kind"] == "summed"):
+    counted, known = most - len(suspects), len(suspects)
+    fails = asked(run.exchange.transport, "fails", A_FAILURE, counted, known) or not run.exchange.server.enough(counted)
+    summed = [one for one in told if one["kind"] == "summed"]
+    if any(one["failed"] != fails for one in summed):
         told_, due = ("goes on", "fails") if fails else ("fails", "goes on")
         yield f"the ledger tells that the round {told_}, and with {counted} sums left it {due}"
-    elif not fails and (left := [members for members in unplayed if len(members) > 1 and members not in suspects]):
-        yield f"nothing of clients {left[0]} was opened, and the ledger suspects none of them: an honest server asks"
+    elif not fails and (silent := [members for members in left if members not in suspects]):
+        yield f"nothing of clients {silent[0]} was opened, and the ledger suspects none of them: an honest server asks"
+    elif any(one["discarded"] != len(one["rows"]) - counted for one in summed):
+        yield f"the ledger tells of another number of discarded buffers than {counted} sums leave"
