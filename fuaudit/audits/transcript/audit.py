@@ -79,7 +79,8 @@ NOT_NAMED = f"Parameters in {MODEL} have other names, shapes or places than the 
 NOT_SAID = "The ledger tells of its rounds what the stages of its config do not."
 SAMPLES_GONE = (
     "Every client who is left has samples left: requests erased samples, and whose they were a view does not tell. Who "
-    "has none left sends nothing of data, and a sum of hers with one other client is the other's row."
+    "has none left sends nothing of data and hides nobody: a sum of hers with one other client is the other's row, and "
+    "one with two others tells each of them the other's where a rule publishes it."
 )
 CONTEXTS_TOLD = (
     "Contexts of requests that name samples are those of these requests: they are hashes over places of samples, which "

@@ -225,10 +225,10 @@ def _tiles(whole: bytes, parts: list[bytes]) -> bool:
     for _ in range(WAYS):
         if at == len(whole):
             return True
-        if (part := next(ways[-1], None)) is not None:
-            left[part] -= 1
-            laid.append(part)
-            at += len(part)
+        if (one := next(ways[-1], None)) is not None:
+            left[one] -= 1
+            laid.append(one)
+            at += len(one)
             ways.append(fitting(at))
             continue
         ways.pop()
