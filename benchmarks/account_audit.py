@@ -187,7 +187,7 @@ def kinds(draws: PlannedDraws, trial: Trial, history: int, times: range) -> Kind
 def _outcome(draws: PlannedDraws, trial: Trial, row: torch.Tensor, number: int) -> NDArray[np.float64]:
     """What all clients let out in one round of a stage: sets as bits, or rows, ``(clients, c)``."""
     stage, updates = trial.stage, row.expand(law.CLIENTS, len(row))
-    context = law.context_of(draws, number, len(row)).at(law.PLACE, stage, None)
+    context = law.context_of(draws, number, len(row)).at(law.PART, stage, None)
     if trial.fault is not None:
         context = replace(context, own=law.keys_of(draws, number, trial.fault))
     if isinstance(stage, SkellamNoise):

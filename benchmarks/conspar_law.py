@@ -23,14 +23,14 @@ from scipy import stats
 
 from fuaudit import train
 from fuaudit.budgets.conspar.law import ConSpar, probability
-from fuaudit.plans.stage_draws import Place, PlannedDraws
+from fuaudit.plans.stage_draws import Part, PlannedDraws
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.rounds import Cohort, ExchangeContext, RoundContext
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "conspar-law.md"
 CLIENTS, DIM = 12, 50
-PLACE = Place("client", 1)
+PART = Part("client", 1)
 SETTINGS = [(4, 0.5), (4, 0.8), (10, 0.9)]
 DRAWS, WITH_FAULT = (10**6, 10**5, 10**5), 20_000
 """Sets of each setting, and with each fault."""
@@ -113,7 +113,7 @@ def sets_of(draws: PlannedDraws, stage: Consensus, rounds: int, fault: Fault | N
     row, found = row_of(DIM), np.zeros((rounds, CLIENTS, DIM), dtype=np.uint8)
     updates = row.expand(CLIENTS, DIM)
     for number in range(1, rounds + 1):
-        context = context_of(draws, number, DIM).at(PLACE, stage, None)
+        context = context_of(draws, number, DIM).at(PART, stage, None)
         if fault is not None:
             context = replace(context, own=keys_of(draws, number, fault))
         proposed = stage.propose(updates, context) if fault is None else fault.propose(stage, updates, context)
@@ -124,7 +124,7 @@ def sets_of(draws: PlannedDraws, stage: Consensus, rounds: int, fault: Fault | N
 
 def keys_of(draws: PlannedDraws, number: int, fault: Fault) -> Callable[[int], Any]:
     """What a client draws in a round, with a fault."""
-    return lambda client: draws.own(fault.round_of(number), PLACE, fault.client_of(client), 0)
+    return lambda client: draws.own(fault.round_of(number), PART, fault.client_of(client), 0)
 
 
 # --- the tests

@@ -577,9 +577,10 @@ def worth(found: Found) -> Iterator[str]:
     for name, other, key in rekeyed():
         if name in found and other in found:
             again = {**found, name: found[other]}
-            for one in statements():
-                if (before := one.judged(found)) != (after := one.judged(again)):
-                    yield f"- With key {key} of `{name}`: {one.text} ({one.where}): {after}, in the place of {before}."
+            for told in statements():
+                was, now = told.judged(found), told.judged(again)
+                if was != now:
+                    yield f"- With key {key} of `{name}`: {told.text} ({told.where}): {now}, in the place of {was}."
     yield from apart(found)
     yield (
         "- RCGD-EF and SparseSecAgg are matched with the numbers of values of FedREP with the geometric median, and "
@@ -694,10 +695,10 @@ def page(found: Found, scale: Scale) -> str:
         "",
         f"Cells differ where their best accuracies are more than {MARGIN:g} points apart; that was fixed before any "
         "run. A finding is confirmed where all its comparisons hold, contradicted where all fail, and open until all "
-        "were run. Where one should be above and is within the margin, no difference was found; where it is below in all "
-        "comparisons, by less than the margin, it is not confirmed. Gaps are the points by "
-        "which the first is above the second: least, median, largest. Above is in how many comparisons it is, by "
-        "however little. Comparable means not below by more than the margin. Comparisons share cells.",
+        "were run. Where one should be above and is within the margin, no difference was found; where it is below in "
+        "all comparisons, by less than the margin, it is not confirmed. Gaps are the points by which the first is "
+        "above the second: least, median, largest. Above is in how many comparisons it is, by however little. "
+        "Comparable means not below by more than the margin. Comparisons share cells.",
         "",
         "| section | finding | here | gaps | above |",
         "|---|---|---|---|---|",

@@ -36,17 +36,9 @@ from torch import Tensor
 
 from fuaudit.plans.stage_draws import PublicDraws
 from fuaudit.testing.contexts import stacked
-from fuaudit.training.exchange import (
-    Delivery,
-    Exchange,
-    Sending,
-    Served,
-    client_half,
-    delivered,
-    exchanged,
-    server_half,
-    settled,
-)
+from fuaudit.training.contracts import Delivery
+from fuaudit.training.exchange import Exchange
+from fuaudit.training.one_round import Sending, Served, client_half, delivered, exchanged, server_half, settled
 from fuaudit.training.rounds import Cohort, ExchangeContext, State, StateShape
 from fuaudit.training.stages import Chain, Mean
 

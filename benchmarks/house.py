@@ -59,12 +59,12 @@ class House:
     def lines(self, module: str) -> int:
         return len(self.paths[module].read_text().splitlines())
 
-    def arrows(self) -> set[tuple[str, str]]:
-        """Which module imports which, also inside functions, but not for type checking alone."""
+    def arrows(self, types: bool = False) -> set[tuple[str, str]]:
+        """Which module imports which, also inside functions; for type checking alone where ``types`` count."""
         return {
             (module, found)
             for module, tree in self.trees.items()
-            for name in imported(tree)
+            for name in imported(tree, types)
             if (found := self.module_of(name)) not in (None, module)
         }
 
@@ -106,13 +106,17 @@ def room(module: str) -> str:
     return rest.partition(".")[0] if first == "fuaudit" else "plugins"
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
+def imported(tree: ast.Module, types: bool = False) -> Iterator[str]:
+    for_types = (
+        set[ast.AST]()
+        if types
+        else {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+    )
     for node in ast.walk(tree):
         if node in for_types:
             continue
@@ -141,6 +145,7 @@ def measures(house: House) -> list[Measure]:
     (biggest, most), *_ = rooms.most_common(1)
     return [
         counted("circles among modules", circles(house.arrows())),
+        counted("the same with imports for types", circles(house.arrows(types=True))),
         counted("imports upwards or sideways", upwards(house)),
         Measure("lines of fuaudit/ and plugins/", f"{total:,}", [f"{name} {n:,}" for name, n in rooms.most_common()]),
         Measure("biggest room, with its folders", f"{biggest}, {most / total:.1%}"),
@@ -609,7 +614,7 @@ def page(found: dict[str, list[Measure]], now: str) -> str:
 
 RULES = f"""
 - A circle is a group of modules that reach each other by imports, those inside functions included. Imports for type
-  checking alone do not count.
+  checking alone count in the second line.
 - A function's lines are those of its body, with the docstring.
 - A plugin word is an attribute that is asked for by `getattr` or `hasattr` with a literal name, or in a loop over
   literal names that are in the table of words (b4ca81b has no table). Python's own words and those of its modules do
@@ -625,8 +630,9 @@ b4ca81b is before the house was built, 4c7763c after it, d20287d with the places
 - Lines grow with what can be asked: places of a round, private memories, robust rules, budgets, attacks, and what
   attacks on verdicts have found. The move by itself added 123 (longer names
   wrap), and twins that were joined in the rooms that it moved took 249 away.
-- No word of a plugin is read by a literal name: `says`, `must_say` and `offers` of `declared` ask its tables, and a
-  name that is in no table is an error. What a stranger's part answers is asked for its type.
+- `says`, `must_say` and `offers` of `declared` ask a plugin for its words by its tables, and a name that is in no table
+  is an error. What a stranger's part answers is asked for its type. Names that are left in the line above are those of
+  errors, files and columns that happen to be called like a word, and of options of fuaudit's own laws.
 - What is left of bare `Any` are values of JSON that a shape has been asked of, parts of plugins whose words are read by
   `declared.says`, and axes of a library that has no types.
 - Most methods are questions to a thing: a plan, a tree of seeds, a run. A run has its own from five bases, one for each

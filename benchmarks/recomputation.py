@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuaudit_plugins.fats_laws import client_bound, cost, sample_bound
+from fuaudit_plugins.fats_laws import client_bound, sample_bound
 from machine import hardware
 from numpy.typing import NDArray
 from scipy.stats import binomtest, chisquare
@@ -33,6 +33,7 @@ from fuaudit.config import read_config
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans.exact_laws import cost
 from fuaudit.plans.stacked import Stack
 from fuaudit.training.setup import load_dataset
 

@@ -29,7 +29,7 @@ from recomputation import LAW, POPULATION
 
 from fuaudit.audits.plan_law.simulate import Step, Trial, simulate
 from fuaudit.draws import Draws, Position
-from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans import Plan, Population, Request, UniformLaw, exact_laws
 from fuaudit.proofs.exactness import exactness
 from fuaudit.proofs.toys import federation
 
@@ -46,7 +46,7 @@ def setting(
     return UniformLaw(rounds, cohort, steps, batch), federation((samples,) * clients)
 
 
-def costs(law: UniformLaw, population: Population, kind: str, number: int = 1) -> tuple[list[fats_laws.Cost], float]:
+def costs(law: UniformLaw, population: Population, kind: str, number: int = 1) -> tuple[list[exact_laws.Cost], float]:
     """The exact costs of so many requests in turn, each for another client, and the first rho."""
     if kind == "client":
         requests = [Request.of(clients=[c]) for c in population.clients[:number]]
@@ -54,7 +54,7 @@ def costs(law: UniformLaw, population: Population, kind: str, number: int = 1) -
     else:
         requests = [Request.of(samples=[population.samples[c][0]]) for c in population.clients[:number]]
         bound = fats_laws.sample_bound(law, population, population.clients[0])
-    return fats_laws.stream(law, population, requests), bound
+    return exact_laws.stream(law, population, requests), bound
 
 
 def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
         "requests": number,
         "plans": plans,
         "rho": bound,
-        "ever": row(times > 0, fats_laws.recompute_probability(LAW, POPULATION, requests)),
+        "ever": row(times > 0, exact_laws.recompute_probability(LAW, POPULATION, requests)),
         "ever_bound": min(number * bound, 1.0),
         "recomputations": row(times, math.fsum(c.probability for c in exact)),
         "recomputations_bound": 4 * number * min(bound, 1.0),

@@ -16,7 +16,7 @@ from fuaudit.declared import AGREEMENT, METHODS, WORDS
 from fuaudit.describe import Description, Option, description, options_of, plain, sentences
 from fuaudit.models.layout import Recipe
 from fuaudit.plans import Law
-from fuaudit.training.exchange import Agreement, Byzantine, ClientStage, Transport
+from fuaudit.training.contracts import Agreement, Byzantine, ClientStage, Transport
 from fuaudit.training.learner import Learner
 from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Stage

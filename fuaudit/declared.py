@@ -170,6 +170,19 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _DEPENDS_ON,
         Word("answered", bool, "whether every participant is sent the aggregator's row as well", False),
         Word(
+            "bits",
+            int,
+            "of how many bits each number of a row is, as it tells the size of an update; a suite adds up its rows "
+            "where it has the method step_of too. 0 where numbers are those of the run's type",
+            0,
+        ),
+        Word(
+            "per_client",
+            int,
+            "of an agreement: how many coordinates a client proposes at most; 0 where it does not say",
+            0,
+        ),
+        Word(
             "releases",
             FunctionType,
             "releases(columns): the Released that it tells in rounds over so many columns; a config's [budget] asks "
@@ -277,6 +290,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "whether of a row it sends some coordinates alone, all times one number, and divides by all participations",
             False,
         ),
+        Word("byzantine", int, "how many Byzantine clients of a round it reckons with", 0),
         _VECTORISED,
         _ABRUPT,
         _DRAWS,
@@ -335,12 +349,14 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 """Kind of plugin -> the methods that each of it has; of an unlearner's one."""
 
 AGREEMENT = "propose", "agree"
-"""Those of a client stage that is an agreement; it has no others."""
+"""Those of a client stage that is an agreement."""
+PRINTED = "printed_bytes"
+"""The one that an agreement may have: what its paper counts of a participation."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "aggregators": ("publishes",),
     "byzantine": ("settle", "proposals"),
-    "client_stages": ("settle",),
+    "client_stages": ("settle", "step_of"),
     "laws": ("included",),
     "stages": ("rows_left", "publishes"),
     "transports": ("require_places", "rows_left", "buffers", "fails", "members", "secured", "mean_of"),
@@ -356,7 +372,7 @@ DEFAULTS = {word.name: word.default for words in WORDS.values() for word in word
 """Word -> its default, which is the same for every kind that may leave it out."""
 
 _REQUIRED = {word.name for words in WORDS.values() for word in words if word.default is REQUIRED}
-_METHODS = frozenset(AGREEMENT).union(*METHODS.values(), *OPTIONAL.values())
+_METHODS = frozenset({*AGREEMENT, PRINTED}).union(*METHODS.values(), *OPTIONAL.values())
 
 
 def says(plugin: object, word: str) -> Any:
@@ -425,7 +441,9 @@ def _judged(plugin: Any, kind: str) -> tuple[str, ...]:
 def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
     words = {word.name: word for word in WORDS[kind]}
     lacking = _lacking(plugin, kind)
-    methods = [*lacking, *(name for name in OPTIONAL.get(kind, ()) if not hasattr(plugin, name))]
+    agrees = kind == "client_stages" and is_agreement(plugin)
+    optional = (PRINTED,) if agrees else OPTIONAL.get(kind, ())
+    methods = [*lacking, *(name for name in optional if not hasattr(plugin, name))]
     open_names = [name for name, word in words.items() if word.default is not REQUIRED] + methods
     if lacking:
         inherit = ": inherit Stateless where it keeps nothing" if "init" in lacking else ""
@@ -434,7 +452,7 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
         yield f"it does not say {name}: {words[name].meaning}"
     if kind == "unlearners" and all(hasattr(plugin, name) for name in METHODS[kind]):
         yield f"it has both methods {' and '.join(METHODS[kind])}: an editor has the second alone"
-    if kind == "client_stages" and is_agreement(plugin):
+    if agrees:
         for name in sorted(_public(plugin) & {*METHODS[kind], *OPTIONAL[kind], "per_client_state"}):
             yield f"{name!r} is never asked for: an agreement has {' and '.join(AGREEMENT)}, and keeps nothing"
     for name in sorted(_public(plugin)):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fuaudit.data import Dataset
     from fuaudit.data.adversaries import Adversary
     from fuaudit.draws import END, START, Address, Draws, Keyed, Labelled, Position, Purpose, Stream
+    from fuaudit.draws.labelled import MOST_BOUND
     from fuaudit.errors import EvidenceError, PluginError, UsageError
     from fuaudit.plans import (
         AvailabilityLaw,
@@ -47,14 +48,38 @@ if TYPE_CHECKING:
         check_unlearner,
         strategies,
     )
+    from fuaudit.training.contracts import (
+        Agreement,
+        Buffered,
+        Byzantine,
+        ClientStage,
+        Delivery,
+        Limited,
+        Securable,
+        Secured,
+        Transport,
+    )
     from fuaudit.training.dropouts import Dropouts
-    from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed, Suspected
-    from fuaudit.training.exchange import Delivery, Exchange
-    from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
+    from fuaudit.training.events import (
+        COORDINATES,
+        COORDINATES_OUTSIDE,
+        COORDINATES_TWICE,
+        TOO_MANY_COORDINATES,
+        VALUES,
+        Answered,
+        Rejected,
+        Released,
+        Sent,
+        Summed,
+        Suspected,
+    )
+    from fuaudit.training.exchange import Exchange
+    from fuaudit.training.grid import Grid, grid_of
+    from fuaudit.training.learner import PLAIN, Learner, UniformLearner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
     from fuaudit.training.server_step import ServerStep
     from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
-    from fuaudit.training.stages import Mean, Momentum, SizeWeighted, Stage, Stateless, weighted_sum
+    from fuaudit.training.stages import Mean, Momentum, SizeWeighted, Stage, Stateless, mean, weighted_sum
     from fuaudit.unlearning import EVERY_LAW, Context, Editor, Rewriter, Unlearner, exact_under
     from fuaudit.unlearning.faults import Facts, KnownFault, MemoryKept, WrongRelative
     from fuaudit.verification.case import Case
@@ -63,18 +88,21 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Books",
-    "Case", "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor",
-    "EvidenceError", "Exactness", "Exchange", "Facts", "Figure", "Finding", "Fitting", "Keyed", "KnownFault",
-    "Labelled", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
-    "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
-    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted",
-    "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed",
-    "Suspected", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
+    "CLOSED", "COORDINATES", "COORDINATES_OUTSIDE", "COORDINATES_TWICE", "END", "EVERY_LAW", "MOST_BOUND", "PLAIN",
+    "START", "TOO_MANY_COORDINATES", "VALUES", "Address", "Adversary", "Agreement", "Answered", "AvailabilityLaw",
+    "Books", "Buffered", "Byzantine", "Case", "Claim", "ClientStage", "Cohort", "Context", "Control", "Dataset",
+    "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Exchange", "Facts", "Figure",
+    "Finding", "Fitting", "Grid", "Keyed", "KnownFault", "Labelled", "Law", "Learner", "Limited", "Mean",
+    "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population",
+    "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
+    "Securable", "Secured", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State",
+    "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "Transport",
+    "UniformLaw", "UniformLearner", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
     "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
     "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
-    "federation", "fitting", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
+    "federation", "fitting", "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
+    "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -94,14 +122,18 @@ _HOMES = {
     "check_dataset check_law check_model check_solver check_transport check_unlearner",
     "secure.suites": "Books Suite",
     "secure.terms": "coordinates_digest",
+    "draws.labelled": "MOST_BOUND",
+    "training.contracts": "Agreement Buffered Byzantine ClientStage Delivery Limited Securable Secured Transport",
     "training.dropouts": "Dropouts",
-    "training.events": "Answered Rejected Released Sent Summed Suspected",
-    "training.exchange": "Delivery Exchange",
-    "training.learner": "PLAIN Learner require_step_sizes",
+    "training.events": "COORDINATES COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES VALUES Answered "
+    "Rejected Released Sent Summed Suspected",
+    "training.exchange": "Exchange",
+    "training.grid": "Grid grid_of",
+    "training.learner": "PLAIN Learner UniformLearner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
     "training.server_step": "ServerStep",
     "training.solvers": "Outcome Sgd Solver Steps",
-    "training.stages": "Mean Momentum SizeWeighted Stage Stateless weighted_sum",
+    "training.stages": "Mean Momentum SizeWeighted Stage Stateless mean weighted_sum",
     "unlearning": "EVERY_LAW Context Editor Rewriter Unlearner exact_under",
     "unlearning.faults": "Facts KnownFault MemoryKept WrongRelative",
     "verification.case": "Case",

@@ -28,9 +28,7 @@ from math import isfinite
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit_plugins.byzantine import mean, theirs
-
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,8 +61,8 @@ class ALittleIsEnough(Stateless):
             raise UsageError(f'alie needs a finite z, or "printed", not {self.z}')
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
-        named = theirs(self.clients, context.cohort)
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
+        named = context.cohort.named(self.clients)
         seen = updates[~named if self.sees == "all" else named].double()  # no square of a float32 overflows there
         if not len(seen) or not bool(named.any()):
             return updates, state

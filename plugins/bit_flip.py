@@ -39,5 +39,5 @@ class BitFlip(Stateless):
     cite: ClassVar[str] = "Karimireddy, He and Jaggi, ICML 2021; Yang, Wang and Li, FedREP, 2023"
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
         return -updates, state

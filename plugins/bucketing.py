@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,4 +49,4 @@ class Bucketing(Stateless):
         rows = updates[context.cohort.present]
         order = torch.from_numpy(context.shared.permutation("order", len(rows))).to(rows.device)
         buckets = rows[order].split(self.size)
-        return torch.cat([weighted_sum(one, one.new_full((len(one),), 1 / len(one))) for one in buckets]), state
+        return torch.cat([mean(one) for one in buckets]), state

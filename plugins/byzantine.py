@@ -1,28 +1,11 @@
-"""What attacks share: whose rows are theirs, whom they copy, and a mean with fixed bits.
+"""What attacks share: whom they copy, where one of them is copied.
 
 docs/attacks.md has all attacks, what each sees, and who is right where libraries differ.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fuaudit.plugins import Cohort, weighted_sum
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-def theirs(clients: tuple[int, ...], cohort: Cohort) -> Tensor:
-    """At which places of a round some clients stand, bool ``(n,)``."""
-    import torch
-
-    return torch.isin(cohort.clients, cohort.clients.new_tensor(clients))
-
-
-def mean(rows: Tensor) -> Tensor:
-    """The mean ``(1, c)`` of rows ``(n, c)``, at least one, added in the order of places."""
-    return weighted_sum(rows, rows.new_full((len(rows),), 1 / len(rows)))
+from fuaudit.plugins import Cohort
 
 
 def copied_place(clients: tuple[int, ...], cohort: Cohort, wanted: int | str) -> int | None:

@@ -42,8 +42,12 @@ class CenteredClipping:
     """Moves a centre by the mean of the rows' differences from it, each clipped to a radius; some times over.
 
     The centre begins where it was left in the round before, at first at 0. It is kept on all coordinates of the model,
-    ``centre (1, d)``. A round that agreed on coordinates begins at its restriction, and leaves 0 elsewhere: what is
-    kept is the row that was applied. Print has no such rounds.
+    ``centre (1, d)``.
+
+    What differs from print, and why: print has a radius for each step, from distances that nobody can measure. Here
+    one radius is for all. Print clips momenta of clients; here rows are what clients send, and a solver makes momenta.
+    Print has no rounds that agree on coordinates. Such a round begins at the restriction of the centre, and leaves 0
+    elsewhere: what is kept is the row that was applied.
 
     Guarantee: one step from a distance B from the mean x of the honest rows, whose mean squared distance from x is s^2,
     leads within delta B + (1 - delta) (s^2 + B^2) / (4 radius) + delta radius of x (docs/robust.md). That is
@@ -88,6 +92,8 @@ class CenteredClipping:
 @dataclass(frozen=True)
 class NormClipping(Stateless):
     """Scales every row to a norm of at most a bound, up to the last bits of its type.
+
+    What differs from print: print adds noise behind it, at the server. Here noise is a stage of its own.
 
     Guarantee: one row moves the mean behind it by at most 2 norm / n. It is not (delta, c)-robust: f rows move the mean
     by up to 2 delta norm however near the others are to each other, and honest rows that are longer are moved too.

@@ -33,15 +33,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.plugins import Answered, Rejected, Released, RoundContext, Sent, UsageError
+from fuaudit.plugins import (
+    COORDINATES,
+    COORDINATES_OUTSIDE,
+    COORDINATES_TWICE,
+    MOST_BOUND,
+    TOO_MANY_COORDINATES,
+    VALUES,
+    Answered,
+    Rejected,
+    Released,
+    RoundContext,
+    Sent,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 BYTES = 4
 """Of a coordinate's number, as the paper counts."""
-FINEST = 2**31
-"""The largest denominator of a probability that is drawn."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class Consensus:
             raise UsageError(f"consensus needs a per_client of at least 1, not {self.per_client}")
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"consensus needs an alpha from 0 to 1, not {self.alpha}")
-        if self.probability.denominator > FINEST:
+        if self.probability.denominator > MOST_BOUND:
             raise UsageError(
                 f"consensus cannot draw with an alpha of {self.alpha}", "One of at most nine decimals can be drawn."
             )
@@ -90,8 +101,8 @@ class Consensus:
         places = context.vectors.shape[-1] if context.coordinates is None else len(context.coordinates)
         nothing = context.vectors.new_zeros(0, dtype=torch.int64)
         agreed: Tensor = torch.cat([nothing, *self._taken(proposals, places, context)]).unique()
-        context.tell(Answered("coordinates", BYTES * len(agreed)))
-        context.tell(Answered("values", context.vectors.element_size() * len(agreed)))
+        context.tell(Answered(COORDINATES, BYTES * len(agreed)))
+        context.tell(Answered(VALUES, context.vectors.element_size() * len(agreed)))
         if bool(context.cohort.steps.any()):
             context.tell(self.releases(places))
         return agreed
@@ -101,10 +112,14 @@ class Consensus:
         law = {"dim": columns, "per_client": min(self.per_client, columns), "alpha": self.alpha}
         return Released("conspar", law)
 
+    def printed_bytes(self, proposing: int, columns: int) -> int:
+        """What the paper counts of a participation, (96 + 32 / m) K bits: m clients proposed k each, and K is m k."""
+        return (12 * proposing + 4) * min(self.per_client, columns)
+
     def _taken(self, proposals: list[Tensor], columns: int, context: RoundContext) -> Iterator[Tensor]:
         """The proposals that a client may make, of so many columns; the others are told."""
         for client, one in zip(context.cohort.clients.tolist(), proposals, strict=True):
-            context.tell(Sent(client, "coordinates", BYTES * len(one)))
+            context.tell(Sent(client, COORDINATES, BYTES * len(one)))
             if wrong := _wrong(one, self.per_client, columns):
                 context.tell(Rejected(client, wrong))
             else:
@@ -114,11 +129,11 @@ class Consensus:
 def _wrong(proposal: Tensor, most: int, columns: int) -> str:
     """Why a proposal is not taken; empty where it is."""
     if len(proposal) > most:
-        return "too many coordinates"
+        return TOO_MANY_COORDINATES
     if bool(((proposal < 0) | (proposal >= columns)).any()):
-        return "a coordinate out of range"
+        return COORDINATES_OUTSIDE
     ascending = bool((proposal[1:] > proposal[:-1]).all())  # as an honest client's are
-    return "a coordinate twice" if not ascending and len(proposal.unique()) < len(proposal) else ""
+    return COORDINATES_TWICE if not ascending and len(proposal.unique()) < len(proposal) else ""
 
 
 def top(row: Tensor, count: int) -> Tensor:

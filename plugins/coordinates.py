@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit_plugins.byzantine import copied_place, theirs
+from fuaudit_plugins.byzantine import copied_place
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError
 
@@ -75,7 +75,7 @@ class CoordinateAttack(Stateless):
     def proposals(self, found: list[Tensor], updates: Tensor, context: RoundContext) -> list[Tensor]:
         """What all propose: of its clients as many columns as they would, other ones."""
         made, same = list(found), copied_place(self.clients, context.cohort, self.copied)
-        for place in theirs(self.clients, context.cohort).nonzero()[:, 0].tolist():
+        for place in context.cohort.named(self.clients).nonzero()[:, 0].tolist():
             if self.proposes != "same":
                 made[place] = self._columns(place, found[place], updates[place], context)
             elif same is not None:

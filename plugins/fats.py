@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fuaudit_plugins.fats_laws import Printed, client_bound, cost, sample_bound
+from fuaudit_plugins.fats_laws import Printed, client_bound, sample_bound
 
 from fuaudit.plugins import (
     CLOSED,
@@ -37,8 +37,9 @@ from fuaudit.plugins import (
     Position,
     Request,
     UniformLaw,
+    UniformLearner,
+    exact_laws,
     exact_under,
-    require_step_sizes,
 )
 
 UNIFORM = ("uniform with replacement", "uniform without replacement")
@@ -46,34 +47,20 @@ PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"
 
 
 @dataclass(frozen=True)
-class Fats:
+class Fats(UniformLearner):
     """FATS learning (Algorithm 1): K clients a round with replacement, E steps of plain SGD, mean 1 / K.
 
     ``cohort`` is K, ``steps`` E, ``batch`` b; ``step_size`` is the clients' learning rate, times ``decay`` a round.
 
     Attributes:
-        rounds: how many rounds are trained.
         cohort: K, the places of a round; a client can have several.
-        steps: E, the steps of a participation.
         batch: b, the samples of a step; fewer where the client has fewer.
-        step_size: the step size of clients in the first round.
-        decay: what the step size is multiplied by from round to round, in (0, 1].
     """
 
-    rounds: int
-    cohort: int
-    steps: int
-    batch: int
-    step_size: float
-    decay: float = 1.0
     cite: ClassVar[str] = PAPER
     guarantee: ClassVar[str] = "TV-stable: min(rho_S, 1) at sample level, min(rho_C, 1) at client level (Lemma 1)"
     solver: ClassVar[dict[str, Any]] = PLAIN
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
-
-    def __post_init__(self) -> None:
-        require_step_sizes(self.step_size, self.decay)
-        _ = self.law
 
     @property
     def law(self) -> UniformLaw:
@@ -86,7 +73,7 @@ class Fats:
         smallest = min((c for c in clients if population.samples[c]), key=lambda c: len(population.samples[c]))
         one_client = Request.of(clients=clients[:1])
         one_sample = Request.of(samples=population.samples[smallest][:1])
-        client, sample = (cost(law, population, each).probability for each in (one_client, one_sample))
+        client, sample = (exact_laws.cost(law, population, each).probability for each in (one_client, one_sample))
         return [
             f"forgetting one more client with fats: rounds are computed anew with probability {client:.6f} "
             f"(rho_C = {client_bound(law, population):.4g})",

@@ -4,57 +4,19 @@ Tao, Wang, Pan, Yu, Cheng, Wang: "Communication Efficient and Provable Federated
 2401.11018): with rho_C = K R / M and rho_S = b K R E / (N M), the probability of computing again for w requests is
 at most w rho (Theorem 2), and the expected number of recomputations at most 4 w min(1, rho) (section 5.3.1).
 
-The exact values: a plan over a population has the law of retraining whatever was erased before. So each request of a
-stream meets a fresh plan over the population left by then, and nothing at all is computed again iff the training plan
-draws nothing of all requests together. The population shrinks with every request, so rho grows while K, b, R and E
-stay. The second bound, printed with the first rho, therefore fails for streams that erase nearly everybody
-(docs/results/stability.md).
+Exact values are those of ``exact_laws.stream`` and ``exact_laws.recompute_probability``. The population shrinks with
+every request, so rho grows while K, b, R and E stay. The second bound, printed with the first rho, therefore fails for
+streams that erase nearly everybody (docs/results/stability.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 from fuaudit.plugins import END, Facts, Population, Request, UniformLaw, UsageError, exact_laws
 
 Number = exact_laws.Number
 Polynomial = exact_laws.Polynomial
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One request: ``probability`` of computing again, and the expected number of ``rounds`` to compute again.
-
-    A round that is restarted inside counts as a whole.
-    """
-
-    probability: Number
-    rounds: Number
-
-
-def cost(law: UniformLaw, population: Population, request: Request, one: Number = 1.0) -> Cost:
-    """The exact cost of one request on a plan over a population; with ``one = Fraction(1)`` in fractions."""
-    missed = exact_laws.missed_round(law, population, request, one)
-    return Cost(one - missed**law.rounds, exact_laws.rounds_from_first(missed, law.rounds))
-
-
-def stream(law: UniformLaw, population: Population, requests: Sequence[Request], one: Number = 1.0) -> list[Cost]:
-    """The exact costs of requests carried out one after another, none of which looks at the draws."""
-    costs = []
-    for request in requests:
-        costs.append(cost(law, population, request, one))
-        population = population.without(request)
-    return costs
-
-
-def recompute_probability(
-    law: UniformLaw, population: Population, requests: Sequence[Request], one: Number = 1.0
-) -> Number:
-    """The exact probability that a stream of requests makes anything be computed again."""
-    return cost(law, population, reduce(or_, requests), one).probability
 
 
 def client_bound(law: UniformLaw, population: Population, one: Number = 1.0) -> Number:

@@ -13,38 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fuaudit.plugins import PLAIN, UniformLaw, require_step_sizes
+from fuaudit.plugins import PLAIN, UniformLearner
 
 
 @dataclass(frozen=True)
-class FedAvg:
-    """K distinct clients a round, E steps of plain SGD, mean weighted by sample counts.
+class FedAvg(UniformLearner):
+    """K distinct clients a round, E steps of plain SGD, mean weighted by sample counts."""
 
-    Attributes:
-        rounds: how many rounds are trained.
-        cohort: K, the distinct clients of a round.
-        steps: E, the steps of a participation.
-        batch: the samples of a step; fewer where the client has fewer.
-        step_size: the step size of clients in the first round.
-        decay: what the step size is multiplied by from round to round, in (0, 1].
-    """
-
-    rounds: int
-    cohort: int
-    steps: int
-    batch: int
-    step_size: float
-    decay: float = 1.0
     cite: ClassVar[str] = "McMahan, Moore, Ramage, Hampson and Agueera y Arcas, AISTATS 2017, arXiv 1602.05629"
     guarantee: ClassVar[str] = "none"
     solver: ClassVar[dict[str, Any]] = PLAIN
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "size-weighted", "by": "cohort"},)
-
-    def __post_init__(self) -> None:
-        require_step_sizes(self.step_size, self.decay)
-        _ = self.law
-
-    @property
-    def law(self) -> UniformLaw:
-        """How rounds are drawn."""
-        return UniformLaw(self.rounds, self.cohort, self.steps, self.batch, replacement=False)

@@ -30,8 +30,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fuaudit_plugins.fats_laws import cost
-
 from fuaudit.plugins import (
     MemoryKept,
     Outcome,
@@ -41,9 +39,9 @@ from fuaudit.plugins import (
     State,
     StateShape,
     Steps,
-    UniformLaw,
+    UniformLearner,
     UsageError,
-    require_step_sizes,
+    exact_laws,
     rows_of,
     with_rows,
 )
@@ -88,24 +86,14 @@ class LocalMomentum:
 
 
 @dataclass(frozen=True)
-class FedRep:
+class FedRep(UniformLearner):
     """Everybody, in every round, with local momentum; the geometric median of what is delivered.
 
     Attributes:
-        rounds: how many rounds are trained.
         cohort: the number of all clients; fewer are drawn without replacement.
         steps: I, the steps of a participation.
-        batch: the samples of a step; fewer where the client has fewer.
-        step_size: the step size of clients in the first round.
-        decay: what the step size is multiplied by from round to round, in (0, 1].
     """
 
-    rounds: int
-    cohort: int
-    steps: int
-    batch: int
-    step_size: float
-    decay: float = 1.0
     cite: ClassVar[str] = "Yang, Wang and Li, FedREP, 2023"
     guarantee: ClassVar[str] = (
         "under assumptions that no run shows, the mean squared gradient is bounded up to an error that does not vanish "
@@ -114,15 +102,6 @@ class FedRep:
     solver: ClassVar[dict[str, Any]] = {"use": "local-momentum"}
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "geometric-median", "steps": 5},)
 
-    def __post_init__(self) -> None:
-        require_step_sizes(self.step_size, self.decay)
-        _ = self.law
-
-    @property
-    def law(self) -> UniformLaw:
-        """How rounds are drawn."""
-        return UniformLaw(self.rounds, self.cohort, self.steps, self.batch, replacement=False)
-
     def stability(self, population: Population) -> list[str]:
         """What an exact unlearner computes again for one more client, and for one more sample, in words."""
         law, clients = self.law, population.clients
@@ -130,14 +109,14 @@ class FedRep:
         one_client = Request.of(clients=owners[:1])
         left = population.without(one_client)
         a_round = law.steps * min(law.places(left), sum(map(bool, left.samples.values())))
-        again = cost(law, population, one_client)
+        again = exact_laws.cost(law, population, one_client)
         if self.cohort >= len(clients):
             first = f"everybody is in round 1, so all {law.rounds} rounds are computed anew"
         else:
             first = f"on average {again.rounds:.1f} of {law.rounds} rounds are computed anew"
         smallest = min(owners, key=lambda client: len(population.samples[client]))
         one_sample = Request.of(samples=population.samples[smallest][:1])
-        sample = cost(law, population, one_sample)
+        sample = exact_laws.cost(law, population, one_sample)
         return [
             f"forgetting one more client: {first}, about {round(again.rounds * a_round):,} client steps",
             "forgetting one more sample of the smallest client: rounds before its first batch are kept; on average "

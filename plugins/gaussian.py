@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit_plugins.byzantine import theirs
-
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError
 
 if TYPE_CHECKING:
@@ -45,11 +43,11 @@ class Gaussian(Stateless):
             raise UsageError(f"gaussian needs a finite deviation above 0, not {self.deviation}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
         import torch
 
         rows = updates.clone()
-        for place in theirs(self.clients, context.cohort).nonzero()[:, 0].tolist():
+        for place in context.cohort.named(self.clients).nonzero()[:, 0].tolist():
             noise = context.own(place).normal("row", rows.shape[1])
             rows[place] = self.deviation * torch.from_numpy(noise).to(rows)
         return rows, state

@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit_plugins.byzantine import mean, theirs
-
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,8 +45,8 @@ class InnerProductManipulation(Stateless):
             raise UsageError(f"ipm needs a finite magnitude above 0, not {self.magnitude}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
-        honest = updates[~theirs(self.clients, context.cohort)]
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
+        honest = updates[~context.cohort.named(self.clients)]
         if not len(honest):
             return updates, state
         return (-self.magnitude * mean(honest)).expand(updates.shape), state

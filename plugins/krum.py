@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.robust import of_rows, require_rows, table_of_squares
 
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,7 +122,7 @@ class MultiKrum(Stateless):
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
         order, keep = best("multi-krum", rows, self.byzantine), self._kept(len(rows))
         require_rows("multi-krum", len(rows), keep + self.byzantine, "Keep fewer rows, or let more take part.")
-        return weighted_sum(rows[order[:keep]], rows.new_full((keep,), 1 / keep))
+        return mean(rows[order[:keep]])
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.stages.Stage`."""

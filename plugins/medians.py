@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from fuaudit_plugins.robust import ascending, lengths, of_rows, require_rows, require_trim, trimmed
 
-from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, mean, weighted_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +28,7 @@ def middle(rows: Tensor, trim: int) -> Tensor:
 
     Added in ascending order: the bits do not depend on the order of rows.
     """
-    kept = ascending(rows, trim, len(rows) - trim)
-    return weighted_sum(kept, kept.new_full((len(kept),), 1 / len(kept)))
+    return mean(ascending(rows, trim, len(rows) - trim))
 
 
 def median(rows: Tensor) -> Tensor:

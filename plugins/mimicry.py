@@ -48,6 +48,6 @@ class Mimicry(Stateless):
             raise UsageError(f"mimic copies an honest client, and client {self.copied} is Byzantine")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.Byzantine`."""
+        """See :class:`~fuaudit.training.contracts.Byzantine`."""
         place = copied_place(self.clients, context.cohort, self.copied)
         return updates if place is None else updates[place].expand(updates.shape), state

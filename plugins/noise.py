@@ -54,7 +54,7 @@ class Clip(Stateless):
             raise UsageError(f"clip needs a finite norm above 0, not {self.norm}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         import torch
 
         # what is rounded to the type of the row is longer by one unit of rounding at most
@@ -85,7 +85,7 @@ class GaussianNoise(Stateless):
             raise UsageError(f"gaussian-noise needs a finite norm and noise above 0, not {self.norm} and {self.noise}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         import torch
 
         rows = updates.clone()

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fuaudit_plugins.conspar import BYTES, top
 from fuaudit_plugins.robust import lengths, of_rows, require_rows, require_trim, trimmed
 
-from fuaudit.plugins import RoundContext, Sent, State, Stateless, UsageError, weighted_sum
+from fuaudit.plugins import COORDINATES, VALUES, RoundContext, Sent, State, Stateless, UsageError, mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,13 +51,13 @@ class TopK(Stateless):
             raise UsageError(f"top-k needs a per_client of at least 1, not {self.per_client}")
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         rows = updates.new_zeros(updates.shape)
         for client, row, whole in zip(context.cohort.clients.tolist(), rows, updates, strict=True):
             sent = top(whole, self.per_client)
             row[sent] = whole[sent]
-            context.tell(Sent(client, "coordinates", BYTES * len(sent)))
-            context.tell(Sent(client, "values", updates.element_size() * len(sent)))
+            context.tell(Sent(client, COORDINATES, BYTES * len(sent)))
+            context.tell(Sent(client, VALUES, updates.element_size() * len(sent)))
         return rows, state
 
 
@@ -97,7 +97,7 @@ class NormThresholding(Stateless):
         keep = len(rows) - trim
         require_rows("norm-thresholding", len(rows), self.least_rows, f"Trim fewer than {trim}, or let more take part.")
         order = lengths(rows, rows.new_zeros(1, rows.shape[1])).sort(stable=True).indices
-        return weighted_sum(rows[order[:keep]], rows.new_full((keep,), 1 / keep))
+        return mean(rows[order[:keep]])
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.stages.Stage`."""

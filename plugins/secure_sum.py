@@ -41,18 +41,16 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.robust import all_finite
-from fuaudit_plugins.skellam import SkellamNoise
 
-from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError
+from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError, grid_of
 
 if TYPE_CHECKING:
     from numpy import int64
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from fuaudit.plugins import Books, Labelled, Suite
+    from fuaudit.plugins import Books, Grid, Labelled, Suite
 
     Ints = NDArray[int64]
 
@@ -194,19 +192,21 @@ class SecureSum:
         """
         from fuaudit.plugins import Suite  # cryptography, which no other use of this file needs
 
-        if not before or not isinstance(before[-1], Quantise | SkellamNoise):
+        numbers = grid_of(before[-1]) if before else None
+        if numbers is None:
             raise UsageError(
                 f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
-                'Put the client stage "quantise", or "skellam-noise", last, in front of secure-sum.',
+                'Put the client stage "quantise" or "skellam-noise" last, in front of secure-sum, or another one that '
+                "declares bits and has the method step_of.",
             )
         if self.smallest == 2 < self.size:
             raise UsageError(
                 f"the suite {suite!r} opens no buffer of {self.size} from 2 rows on", "Take a smallest of 3 or more."
             )
         made = Suite(suite, most=2 * self.size - 1, apart=apart)
-        made.start()
+        made.start(numbers.bits)
         own = (self.size, self.smallest, self.byzantine)
-        return SecuredSum(*own, suite=made, numbers=before[-1], books=books)
+        return SecuredSum(*own, suite=made, numbers=numbers, books=books)
 
 
 @dataclass(frozen=True)
@@ -218,18 +218,18 @@ class SecuredSum(SecureSum):
 
     Attributes:
         suite: of ``fuaudit.secure``.
-        numbers: the client stage that makes whole numbers of so many bits, each of which counts a step.
+        numbers: what the last client stage says of the whole numbers that it leaves.
         books: what the parties remember of what they opened.
     """
 
     suite: Suite = field(kw_only=True)
-    numbers: Quantise | SkellamNoise = field(kw_only=True)
+    numbers: Grid = field(kw_only=True)
     books: Books = field(kw_only=True, repr=False, compare=False)
 
     @property
     def bits(self) -> int:
         """Of a value that is summed."""
-        return int(self.numbers.bits)
+        return self.numbers.bits
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """As :class:`SecureSum`; clients reveal their parts in the lot before anything is drawn by it."""

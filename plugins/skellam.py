@@ -33,6 +33,7 @@ from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.noise import clipped
+from fuaudit_plugins.quantise import rounded
 
 from fuaudit.plugins import Fitting, Released, RoundContext, Sent, State, Stateless, UsageError, fitting
 
@@ -65,7 +66,7 @@ class SkellamNoise(Stateless):
             )
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`~fuaudit.training.exchange.ClientStage`."""
+        """See :class:`~fuaudit.training.contracts.ClientStage`."""
         import torch
 
         columns = updates.shape[-1]
@@ -86,7 +87,7 @@ class SkellamNoise(Stateless):
 
         for attempt in count():
             share = torch.from_numpy(context.own(place).uniform(f"rounding {attempt}", len(row)))
-            whole = torch.floor(row + share.to(row.device))
+            whole = rounded(row, share.to(row.device))
             # squares are whole numbers far below 2**53, so their sum is exact; NaN, of an erased row, stays
             if not bool(whole.square().sum() > squares):
                 break

@@ -40,13 +40,10 @@ from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit.plugins import Delivery, RoundContext, Sent, Summed, Suspected, UsageError
+from fuaudit.plugins import COORDINATES, MOST_BOUND, VALUES, Delivery, RoundContext, Sent, Summed, Suspected, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-FINEST = 2**31
-"""The largest denominator of a probability that is drawn."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class SparseSum:
 
     def require_places(self, places: int, trained: int) -> None:
         """Raises UsageError where rounds of so many participations with samples deliver nothing, or cannot be drawn."""
-        if trained < 2 or self.of_a_pair(trained).denominator > FINEST:
+        if trained < 2 or self.of_a_pair(trained).denominator > MOST_BOUND:
             told = (
                 f"sparse-sum adds up rows of two clients with samples at least, and of 2,000 at most, not of {trained}"
             )
@@ -110,8 +107,8 @@ class SparseSum:
         context.tell(Summed((smallest,), 0, failed))
         drew = context.cohort.trained.tolist()
         for client, draws, values in zip(context.cohort.clients.tolist(), drew, own, strict=True):
-            context.tell(Sent(client, "coordinates", draws * ((rows.shape[-1] + 7) // 8)))
-            context.tell(Sent(client, "values", rows.element_size() * values))
+            context.tell(Sent(client, COORDINATES, draws * ((rows.shape[-1] + 7) // 8)))
+            context.tell(Sent(client, VALUES, rows.element_size() * values))
         if failed:
             return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
         return Delivery(mean, context.cohort.counted(1), sent, chosen.any(dim=1))

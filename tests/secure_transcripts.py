@@ -9,10 +9,10 @@ from secure_parties import rows_of
 
 from fuaudit.draws.chains import Chain as Contributions
 from fuaudit.secure.envelope import terms_of
-from fuaudit.secure.messages import Identity, Message
+from fuaudit.secure.messages import Identity, Message, Signers
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import Known, recheck
-from fuaudit.secure.suites import Signers, Suite
+from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import Lot, coordinates_digest
 from fuaudit.secure.transcript import Chain, Transcript, messages_of, read_chain
 

@@ -154,6 +154,19 @@ def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):
     assert "a client's row is open to the server with 1 colluding client in 33.4 % of rounds" in out
 
 
+def test_bytes_are_of_the_fields_that_the_sums_were_opened_with(tmp_path):
+    """One buffer holds all 17, where s is 10: fields are as wide as 2 s - 1 summands need, and 33 have no layout."""
+    tables = FEDREP | {
+        "learner": FEDREP["learner"] | {"cohort": 17, "rounds": 1, "batch": 1},
+        "partition": {"use": "iid", "clients": 17},
+        "transport": {"use": "secure-sum", "size": 10},
+        "client": FEDREP["client"][-1:],
+        "server": [{"use": "mean"}],
+    }
+    run = trained(tmp_path / "run", tables, "bfv")
+    assert sums_of(run).parties == sent("bfv", 17, run.model.numel(), 12, 19)
+
+
 def test_values_beyond_the_range_of_a_row_are_summed_and_beyond_that_of_a_sum_are_not():
     """What the page says of a client that lies: nobody sees a row, so nobody sees that one value is too large."""
     some = small()

@@ -23,12 +23,13 @@ from tests_support import AUDIT_KEY, audits, broken, secret
 from fuaudit import train, unlearn, verify
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.plans.stage_draws import Place, PublicDraws
+from fuaudit.plans.stage_draws import Part, PublicDraws
 from fuaudit.testing import check_byzantine
 from fuaudit.testing.contexts import context_of, shape_of, stacked, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Rejected, Suspected
-from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, exchanged, settled
+from fuaudit.training.exchange import Clear, Exchange
+from fuaudit.training.one_round import client_half, delivered, exchanged, settled
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
 from fuaudit.workflow.prune import prune
 
@@ -49,7 +50,7 @@ PROPOSALS = tuple(CoordinateAttack(BAD, proposes) for proposes in ("correct", "s
 
 
 def seen_by(attack, clients=range(6)):
-    return context_of([*clients], torch.float64).at(Place("client"), attack, attack.clients)
+    return context_of([*clients], torch.float64).at(Part("client"), attack, attack.clients)
 
 
 def sent(attack, clients=range(6)):
@@ -75,7 +76,7 @@ def test_values_are_what_plain_loops_say():
     rows = ROWS.tolist()
     honest, theirs = [rows[place] for place in (0, 1, 2, 5)], [rows[place] for place in BAD]
     opposite = [-2 * mean(column) for column in zip(*honest, strict=True)]
-    noise = [PublicDraws().own(1, Place("client"), client, 0).normal("row", 5) * 3 for client in BAD]
+    noise = [PublicDraws().own(1, Part("client"), client, 0).normal("row", 5) * 3 for client in BAD]
     expected = (
         [[-x for x in row] for row in theirs],
         [alie(honest, 0.0)] * 2,  # two of six need two of four honest ones: z = 0
@@ -136,7 +137,7 @@ def test_who_is_copied():
 def proposed(attack, key=1):
     context = seen_by(attack)
     found = Consensus(2).propose(
-        ROWS, context_of([*range(6)], torch.float64, key).at(Place("client"), Consensus(2), None)
+        ROWS, context_of([*range(6)], torch.float64, key).at(Part("client"), Consensus(2), None)
     )
     return [one.tolist() for one in found], [one.tolist() for one in attack.proposals(found, ROWS, context)]
 
@@ -146,7 +147,7 @@ def test_coordinates_are_what_print_says():
         found, made = proposed(attack)
         assert [made[place] for place in (0, 1, 2, 5)] == [found[place] for place in (0, 1, 2, 5)]
         for place in BAD:
-            own = PublicDraws().own(1, Place("client"), place, 0)
+            own = PublicDraws().own(1, Part("client"), place, 0)
             ranked = ROWS[place].abs().argsort().tolist()
             wanted = {
                 "correct": sorted(ranked[-2:]),

@@ -29,7 +29,7 @@ from fuaudit.config import resolve
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.runs.account import account_of
 from fuaudit.runs.released import EDITED
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
@@ -108,7 +108,7 @@ def test_a_client_that_may_be_drawn_several_times_is_charged_for_each():
         ([PROPOSES, {**PROPOSES, "per_client": 1}], "and 2 \\[\\[client\\]\\] stages say"),
         ([{**PROPOSES, "alpha": 0.0}], "no guarantee at delta 0.*\n.*top coordinates as they are"),
         ([{**PROPOSES, "alpha": 0.5}], "Not even one round"),
-        ([{**PROPOSES, "per_client": DIM}], "cannot send 12 of 12"),
+        ([{**PROPOSES, "per_client": DIM}], "may send 12 of 12"),
         ([{"use": "alie", "clients": [1], "sees": "theirs"}, PROPOSES], "'alie' sees rows of others"),
         (
             [{"use": "mimic", "clients": [1]}, PROPOSES],
@@ -176,7 +176,7 @@ def test_a_stage_that_answers_with_no_mechanism_is_named(answer, kind, words):
 def test_behind_another_agreement_figures_would_differ_from_round_to_round():
     exchange = exchange_of(resolve(table(3)))
     both = replace(exchange, client_stages=replace(exchange.client_stages, stages=(Agrees(), Consensus(2, 0.99))))
-    assert in_the_way(both, Sgd(), "none", Place("client", 1), DIM) == BEHIND
+    assert in_the_way(both, Sgd(), "none", Part("client", 1), DIM) == BEHIND
 
 
 NOISE = {"use": "gaussian-noise", "norm": 0.5, "noise": 20.0}

@@ -34,7 +34,8 @@ from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.testing.unlearners import _tiny
 from fuaudit.training.asking import is_tensor, rows_and_state
-from fuaudit.training.exchange import Exchange, exchanged
+from fuaudit.training.exchange import Exchange
+from fuaudit.training.one_round import exchanged
 from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning import exact_under
 from fuaudit.unlearning.apply import edited

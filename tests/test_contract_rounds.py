@@ -21,8 +21,9 @@ from fuaudit.testing import (
     check_solver,
     check_transport,
 )
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.events import Answered, Released, Sent, Summed
-from fuaudit.training.exchange import Clear, Delivery
+from fuaudit.training.exchange import Clear
 from fuaudit.training.solvers import Steps
 from fuaudit.training.stages import Mean, Stateless, weighted_sum
 

@@ -39,28 +39,21 @@ from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, PublicDraws, keeps_draws
+from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, PublicDraws, keeps_draws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.encoding import salted
 from fuaudit.runs.layout import INVOLVEMENT, LEDGER, PARTITION, RECORDED, SECRETS
 from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.procedure import in_words, parts_of
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.events import Rejected, Released, Sent, Summed, Suspected
-from fuaudit.training.exchange import (
-    Clear,
-    Delivery,
-    Exchange,
-    client_half,
-    delivered,
-    exchange_of,
-    exchanged,
-    first_state,
-    server_half,
-)
+from fuaudit.training.exchange import Clear, Exchange, exchange_of, first_state
 from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.one_round import client_half, delivered, exchanged, server_half
 from fuaudit.training.rounds import RoundContext, StateShape
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd
@@ -296,9 +289,10 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     redacted = load_run(tmp_path / "redacted")
     assert (redacted.digest, redacted.redacted) == (whole.digest, True)
     assert not (tmp_path / "redacted" / "clients").exists()
-    stages = "sgd -> test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
+    stages = "sgd test-remembering test-memory test-clip-and-noise test-agreement quantise test-flip"
+    assert [part["use"] for part in parts_of(whole.config)] == [*stages.split(), "test-sums", "test-median", "momentum"]
     for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
-        drawn = f"  round         {stages} -> test-sums -> test-median -> momentum{made}; events: 8 released, 32 sent\n"
+        drawn = f"  round         {in_words(whole.config)}{made}; events: 8 released, 32 sent\n"
         shown, document = fuaudit("show", path)[1], json.loads(fuaudit("show", path, "--json")[1])
         assert drawn in shown
         assert ("  confidential  clients/ holds the clients' secrets" in shown) == bool(made)
@@ -604,7 +598,7 @@ def test_a_server_stage_draws_behind_the_transport():
     """The same numbers, whatever client stages there are."""
     for stages in ((), (Quantise(),)):
         row, _ = one_round(Noisy(), stages)
-        drawn = PublicDraws().shared(1, Place("server", 0)).uniform("x", 1)[0]
+        drawn = PublicDraws().shared(1, Part("server", 0)).uniform("x", 1)[0]
         assert torch.equal(row, torch.full((1, 5), drawn, dtype=torch.float32))
 
 
@@ -863,7 +857,7 @@ def test_a_part_that_counts_its_calls_is_refused_before_the_first_round(tmp_path
 )
 def test_asking_twice_finds_what_no_replay_could_repeat(fault, words):
     stage = answering(apply=fault)
-    context = context_of([0, 1, 2], torch.float32).at(Place("client"), stage)
+    context = context_of([0, 1, 2], torch.float32).at(Part("client"), stage)
     with asking_twice() as found:
         asked(stage, "apply", a(tuple), torch.ones(3, 5), context, {"seen": torch.zeros(3, 1)})
     assert len(found) == 1
@@ -891,7 +885,7 @@ def test_a_solver_draws_what_it_declares_and_nothing_that_a_stage_draws():
     with pytest.raises(PluginError, match="did not declare it"):
         next(rounds)
     declares, whole = Noisy(), context_of([0, 1, 2], torch.float32)
-    places = Place("solver"), Place("client"), Place("client", 1), Place("transport"), Place("server")
+    places = Part("solver"), Part("client"), Part("client", 1), Part("transport"), Part("server")
     mine, *others = (whole.at(place, declares, None).own(1).normal("noise", 5).tolist() for place in places)
     assert all(not {*mine} & {*other} for other in others)
     tells = answering(before=lambda context, state: context.tell(Sent(1, "row", 4)))
@@ -1125,7 +1119,7 @@ def test_what_a_private_solver_keeps_is_no_memory_of_stages():
 LAW, MEMBERS = UniformLaw(4, 2, 3, 1), federation((3, 3, 3))
 
 
-PLACES = [Place("client", 0), Place("client", 1), Place("transport"), Place("server", 0), Place("server", 1)]
+PLACES = [Part("client", 0), Part("client", 1), Part("transport"), Part("server", 0), Part("server", 1)]
 
 
 def together(draws, number, part=0):

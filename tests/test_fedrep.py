@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise, product
-from math import comb, exp
+from math import comb, exp, inf, isnan
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.fedrep import FedRep, LocalMomentum
 from fuaudit_plugins.krum import Krum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
-from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.quantise import Quantise, rounded
 from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
 from fuaudit_plugins.sparse_sum import SparseSum
@@ -36,18 +36,20 @@ from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
 from fuaudit.registry import build
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.ledger import other_events
+from fuaudit.runs.procedure import in_words, parts_of
 from fuaudit.runs.traffic import traffic
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed, Suspected
-from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, exchange_of, server_half, settled
+from fuaudit.training.exchange import Clear, Exchange, exchange_of
 from fuaudit.training.execute import Procedure
 from fuaudit.training.federation import require_federation
+from fuaudit.training.one_round import client_half, delivered, server_half, settled
 from fuaudit.training.setup import load_dataset
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Momentum, Stateless
@@ -110,7 +112,7 @@ def test_what_a_client_draws_has_this_law():
     row = torch.tensor([[0.1, -3.0, 2.0, 0.0, -0.2]])
     whole = context_of([2], torch.float32)
     for number in range(1, rounds + 1):
-        context = replace(whole, number=number).at(Place("client", 1), stage, None)
+        context = replace(whole, number=number).at(Part("client", 1), stage, None)
         seen[tuple(stage.propose(row, context)[0].tolist())] += 1
     for chosen, share in law([1, 2], 5, HALF).items():
         assert abs(seen[chosen] - rounds * share) < 5 * (rounds * share) ** 0.5
@@ -203,9 +205,9 @@ def test_what_no_client_may_propose_is_rejected_by_name():
     assert told == [*sent, *answered, Released("conspar", {"dim": 5, "per_client": 2, "alpha": 0.0})]
     for wrong, why in (
         ([0, 1, 2], "too many coordinates"),
-        ([2, 2], "a coordinate twice"),
-        ([0, 5], "a coordinate out of range"),
-        ([-1], "a coordinate out of range"),
+        ([2, 2], "coordinates twice"),
+        ([0, 5], "coordinates out of range"),
+        ([-1], "coordinates out of range"),
     ):
         found, told = agreed_on([[4], wrong, [3]])
         assert (found, told[2]) == ([3, 4], Rejected(2, why))
@@ -213,8 +215,13 @@ def test_what_no_client_may_propose_is_rejected_by_name():
 
 
 def test_options_that_cannot_be():
-    for options in ((0,), (3, 1.5), (3, -0.1), (3, 0.12345678911)):
-        with pytest.raises(UsageError, match="per_client of at least 1 and an alpha from 0 to 1"):
+    for options, told in (
+        ((0,), "a per_client of at least 1, not 0"),
+        ((3, 1.5), "an alpha from 0 to 1, not 1.5"),
+        ((3, -0.1), "an alpha from 0 to 1, not -0.1"),
+        ((3, 0.12345678911), "cannot draw with an alpha"),
+    ):
+        with pytest.raises(UsageError, match=told):
             Consensus(*options)
 
 
@@ -357,7 +364,7 @@ def test_top_k_sends_the_largest_of_each_row_and_the_memory_keeps_the_rest():
 def test_who_has_no_samples_proposes_nothing():
     stage = Consensus(2, 0.5)
     for _, _, sending, *_ in rounds(chain(stage), 1):
-        found = stage.propose(updates_of(3, 6, torch.float64), sending.context.at(Place("client"), stage, None))
+        found = stage.propose(updates_of(3, 6, torch.float64), sending.context.at(Part("client"), stage, None))
         assert [len(one) for one in found] == [2, 0, 2, 2, 2, 2]
 
 
@@ -399,7 +406,7 @@ def summed(transport, rows, came=None, number=1, clients=None, events=None):
     """
     told, came = [], torch.ones(len(rows), dtype=torch.bool) if came is None else came
     context = context_of(clients or [(0, 2, 3, 4, 5)[place % 5] for place in range(len(rows))], rows.dtype, number)
-    here = replace(context.at(Place("transport"), transport), tell=told.append, accepted=came)
+    here = replace(context.at(Part("transport"), transport), tell=told.append, accepted=came)
     delivery = transport.deliver(rows[came], replace(here, cohort=here.cohort.among(came)))
     if events is not None:
         events += told
@@ -409,7 +416,7 @@ def summed(transport, rows, came=None, number=1, clients=None, events=None):
 def test_means_are_exact_in_any_order():
     """Of quantised rows each mean is the rounded mean of whole numbers."""
     rows = Quantise(0.7, 24).apply(
-        updates_of(1, 6, torch.float64), context_of(CLIENTS, torch.float64).at(Place("client"), Quantise(), None), {}
+        updates_of(1, 6, torch.float64), context_of(CLIENTS, torch.float64).at(Part("client"), Quantise(), None), {}
     )[0]
     for dtype, number in product((torch.float32, torch.float64), range(1, 4)):
         given = rows.to(dtype)
@@ -429,7 +436,7 @@ def test_sums_are_added_in_the_order_of_places():
     """A library adds more than 32 rows in another order, which is another one for other shapes."""
     rows = updates_of(1, 96, torch.float64, 50) * 10.0 ** torch.arange(96)[:, None].remainder(7)
     means = {tuple(row) for row in summed(SecureSum(48), rows)[0].rows.tolist()}
-    lot = context_of([place % 6 for place in range(96)], rows.dtype).at(Place("transport"), SecureSum(48))
+    lot = context_of([place % 6 for place in range(96)], rows.dtype).at(Part("transport"), SecureSum(48))
     for some in lot.shared.permutation("order", 96).reshape(2, 48):
         total = torch.zeros(50, dtype=torch.float64)
         for place in sorted(some.tolist()):
@@ -444,11 +451,28 @@ def test_the_mean_of_what_is_rounded_is_the_clipped_update(clip, bits):
     row = torch.linspace(-1.2, 1.2, 400, dtype=torch.float64)
     clipped = row.clamp(-clip, clip)
     for number in range(1, times + 1):
-        context = replace(context_of([2], torch.float64), number=number).at(Place("client"), stage, None)
+        context = replace(context_of([2], torch.float64), number=number).at(Part("client"), stage, None)
         (sent,), _ = stage.apply(row[None], context, {})
         assert bool(((sent - clipped).abs() < stage.step).all())
         total += sent
     assert float((total / times - clipped).abs().max()) < 5 * 0.5 * stage.step / times**0.5
+
+
+def test_a_whole_number_never_goes_up():
+    """Shares are multiples of 2**-53, and the largest one added to a large number is rounded up."""
+    last = 1 - 2.0**-53
+    values = torch.tensor([0.0, 1.0, -3.0, 2.0**23 - 1, 0.25, -0.25, 2.0**22 + 0.5, torch.nan], dtype=torch.float64)
+    found = [rounded(values, torch.full_like(values, share)).tolist() for share in (0.0, 0.5, last)]
+    assert torch.floor(values[3] + last) == values[3] + 1
+    assert [one[:7] for one in found] == [
+        [0, 1, -3, 2.0**23 - 1, 0, -1, 2.0**22],
+        [0, 1, -3, 2.0**23 - 1, 0, 0, 2.0**22 + 1],
+        [0, 1, -3, 2.0**23 - 1, 1, 0, 2.0**22 + 1],
+    ]
+    assert all(isnan(one[7]) for one in found)
+    for clip in (0.0, 1e-320, 1e39, inf):
+        with pytest.raises(UsageError, match="a clip from 1e-30 to 1e30"):
+            Quantise(clip)
 
 
 def test_the_lot_is_drawn_before_anything_is_rejected():
@@ -488,7 +512,7 @@ def test_who_has_no_samples_hides_nobody():
     for number, transport in product(range(1, 13), (SecureSum(2), SecureSum(3), SecureSum(3, smallest=3))):
         size, fewest = transport.size, 3 if transport.smallest == 3 else 2
         delivery, told = summed(transport, rows, number=number, clients=CLIENTS)
-        lot = context_of(CLIENTS, torch.float64, number).at(Place("transport"), transport).shared
+        lot = context_of(CLIENTS, torch.float64, number).at(Part("transport"), transport).shared
         buffers = lot.permutation("order", 6).reshape(-1, size).tolist()
         opened = [sorted(some) for some in buffers if len({*some} - {1}) >= fewest]
         assert opened == [sorted(some) for some in buffers if 1 not in some or (size, fewest) == (3, 2)]
@@ -507,7 +531,7 @@ def test_who_took_no_step_hides_nobody():
     idle = replace(context.cohort, steps=torch.tensor([2, 0, 2]))
     assert idle.trained.tolist() == [True, False, True]
     for transport in (SecureSum(3), SparseSum(1.0)):
-        here = replace(context, cohort=replace(idle, steps=torch.tensor([2, 0, 0]))).at(Place("transport"), transport)
+        here = replace(context, cohort=replace(idle, steps=torch.tensor([2, 0, 0]))).at(Part("transport"), transport)
         delivery = transport.deliver(updates_of(1, 3, torch.float64), here)
         assert not len(delivery.rows)
         assert not bool(delivery.sent.any())
@@ -520,7 +544,7 @@ def test_a_sum_that_is_not_finite_is_discarded_and_its_clients_are_suspected(bad
     rows[2, 1] = rows[3, 1] = bad
     shared = 0
     for number in range(1, 30):
-        lot = context_of(clients, torch.float64, number).at(Place("transport"), SecureSum(2)).shared
+        lot = context_of(clients, torch.float64, number).at(Part("transport"), SecureSum(2)).shared
         buffers = [sorted(some) for some in lot.permutation("order", 8).reshape(-1, 2).tolist()]
         wrong = [some for some in buffers if (some == [2, 3] if bad == 1.5e308 else {*some} & {2, 3})]
         shared += len(wrong) == 1
@@ -678,8 +702,9 @@ def test_the_example_trains_and_its_round_is_drawn(tmp_path, fuaudit):
     table["learner"]["rounds"] = 12  # of 60, for time
     run = train(table, tmp_path / "run", secret=bytes(32))
     assert run.metrics[-1]["test_accuracy"] > run.metrics[0]["test_accuracy"] + 0.2
-    drawn = " -> ".join(["local-momentum", *CLIENT_STAGES, "secure-sum", "geometric-median"])
-    assert f"  round         {drawn}; clients' secrets" in fuaudit("show", run.path)[1]
+    parts = ["local-momentum", *CLIENT_STAGES, "secure-sum", "geometric-median"]
+    assert [part["use"] for part in parts_of(run.config)] == parts
+    assert f"  round         {in_words(run.config)}; clients' secrets" in fuaudit("show", run.path)[1]
 
 
 def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
@@ -1072,7 +1097,7 @@ def test_a_sparse_sum_by_a_plain_loop():
     for number in range(1, 30):
         delivery, told = summed(stage, rows, number=number)
         wanted = torch.zeros_like(rows)
-        lot = context_of(CLIENTS, torch.float64, number).at(Place("transport"), stage).shared
+        lot = context_of(CLIENTS, torch.float64, number).at(Part("transport"), stage).shared
         for one, other in combinations(range(6), 2):
             hit = torch.from_numpy(lot.integers(f"pair {one} {other}", 25, 5) < 2)
             for row in (one, other):

@@ -80,7 +80,9 @@ def test_a_circle_is_found(built):
         "fuaudit.high fuaudit.low"
     }
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fuaudit.high"
-    assert not circles(built(low=typed, high="import fuaudit.low").arrows())
+    house = built(low=typed, high="import fuaudit.low")
+    assert not circles(house.arrows())
+    assert circles(house.arrows(types=True)) == {"fuaudit.high fuaudit.low"}
 
 
 def test_a_duplicate_is_found_under_other_names(built):
@@ -116,7 +118,7 @@ def test_words_in_loops_over_literals_are_counted(built):
 
 
 def test_this_house_has_no_circle_and_no_import_upwards(house):
-    assert not circles(house.arrows())
+    assert not circles(house.arrows(types=True))
     assert not upwards(house)
 
 

@@ -22,7 +22,7 @@ from fuaudit.draws import Keyed
 from fuaudit.draws.chains import Chain, back, before, fits, lot_key
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Request, UniformLaw
-from fuaudit.plans.stage_draws import Place, PlannedDraws
+from fuaudit.plans.stage_draws import Part, PlannedDraws
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import CONTENTS, SECRETS
 from fuaudit.runs.receipts import not_hers, read_receipt, receipt_of
@@ -33,7 +33,7 @@ from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.writer import RunWriter
 
-TRANSPORT = Place("transport")
+TRANSPORT = Part("transport")
 QUANTISE = {"use": "quantise", "clip": 1.0, "bits": 12}
 TABLES = tiny_config(
     learner={"use": "fedavg", "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.2, "rounds": 2},

@@ -20,7 +20,7 @@ from fuaudit.budgets.gaussian.account import account
 from fuaudit.draws import Keyed
 from fuaudit.errors import RedactedError, UsageError
 from fuaudit.plans import Request
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.runs.account import account_of
 from fuaudit.testing.client_stages import check_client_stage
 from fuaudit.testing.contexts import context_of
@@ -114,7 +114,7 @@ def noise_of(number, part=0, dtype=torch.float64, stage=None):
     """What the stage adds to the clipped rows of three clients, in one round, as a multiple of the norm."""
     stage = stage or GaussianNoise(NORM, DEVIATIONS)
     rows = torch.linspace(-1, 1, 3 * COLUMNS).reshape(3, COLUMNS).to(dtype)
-    context = replace(context_of([0, 2, 4], dtype, number)).at(Place("client", part), stage, None)
+    context = replace(context_of([0, 2, 4], dtype, number)).at(Part("client", part), stage, None)
     found, _ = stage.apply(rows, context, {})
     return ((found - torch.stack([clipped(row, NORM) for row in rows])) / NORM).numpy()
 
@@ -156,7 +156,7 @@ def test_a_redacted_run_cannot_make_it_again_and_a_client_can(tmp_path):
     (draws,) = run.stage_draws(run.plan)
     mine = replace(run.secrets, generations=({2: run.secrets.generations[0][2]},))
     alone = mine.draws(run.plan, run.commitment, [run.sources[0].context])
-    place = Place("client", 0)
+    place = Part("client", 0)
     same = [one.own(1, place, 2, 0).normal("noise", 9) for one in (draws, alone)]
     assert np.array_equal(*same)
     assert not np.array_equal(same[0], draws.own(1, place, 3, 0).normal("noise", 9))

@@ -327,7 +327,7 @@ def test_looks_do_not_become_more_where_parts_are_smaller(child, decided, monkey
 
     monkeypatch.setattr(ModelLaw, "_decided", counted)
     found = audit(child, FEW, budget=4 * 70, stopping="decided", progress=lambda *row: seen.append(row[1]))
-    assert seen == [*range(5, 71, 5)]
+    assert seen == [*range(0, 71, 5)]
     assert looks == [35, 65]  # after the parts that reach 32 and 64
     assert found == decided
 

@@ -617,11 +617,11 @@ def test_costs_of_a_stream_equal_enumeration(sizes, requests, replacement):
         return tuple(rounds)
 
     exact = enumerate_law(redrawn)
-    costs = fats_laws.stream(law, population, requests, ONE)
+    costs = exact_laws.stream(law, population, requests, ONE)
     for place, cost in enumerate(costs):
         assert cost.probability == sum(p for rounds, p in exact.items() if rounds[place])
         assert cost.rounds == sum(p * rounds[place] for rounds, p in exact.items())
-    assert fats_laws.recompute_probability(law, population, requests, ONE) == sum(
+    assert exact_laws.recompute_probability(law, population, requests, ONE) == sum(
         p for rounds, p in exact.items() if any(rounds)
     )
 
@@ -633,9 +633,9 @@ def test_the_bounds_of_the_paper():
     def together(clients):
         law, population = UniformLaw(1, 1, 1, 1), federation((1,) * clients)
         requests = [Request.of(clients=[c]) for c in range(clients - 1)]
-        number = sum(cost.probability for cost in fats_laws.stream(law, population, requests, ONE))
+        number = sum(cost.probability for cost in exact_laws.stream(law, population, requests, ONE))
         linear = len(requests) * fats_laws.client_bound(law, population, ONE)
-        return number, linear, fats_laws.recompute_probability(law, population, requests, ONE)
+        return number, linear, exact_laws.recompute_probability(law, population, requests, ONE)
 
     failing = [m for m in range(2, 100) if together(m)[0] > 4 * together(m)[1]]
     assert failing[0] == 79
@@ -651,12 +651,12 @@ def test_single_costs_have_their_closed_forms():
     law, population = UniformLaw(4, 2, 3, 2), federation((7, 3, 5))
     for client, size in ((0, 7), (1, 3), (2, 5)):
         exact = 1 - (1 - Fraction(1, 3)) ** 8
-        assert fats_laws.cost(law, population, Request.of(clients=[client]), ONE).probability == exact
+        assert exact_laws.cost(law, population, Request.of(clients=[client]), ONE).probability == exact
         assert fats_laws.client_bound(law, population, ONE) == Fraction(8, 3)
         share = Fraction(2, size)
         exact = 1 - (1 - (1 - (1 - share) ** 3) / 3) ** 8
         sample = population.samples[client][0]
-        assert fats_laws.cost(law, population, Request.of(samples=[sample]), ONE).probability == exact
+        assert exact_laws.cost(law, population, Request.of(samples=[sample]), ONE).probability == exact
         assert fats_laws.sample_bound(law, population, client, ONE) == share * 8
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import tracemalloc
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,11 +34,12 @@ from fuaudit.runs.account import account_of
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import RECEIVED, of_round
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.events import Rejected
-from fuaudit.training.exchange import REJECTED_FOR
+from fuaudit.training.asking import are_columns
+from fuaudit.training.events import REJECTED_FOR, Rejected
 from fuaudit.verification.case import Case
 from fuaudit.verification.examine import examine
 from fuaudit.verification.gather import gather
+from fuaudit.workflow.inbox import Inbox
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
@@ -931,3 +933,28 @@ def test_a_rejected_message_of_an_erased_client_is_not_recorded(messages, tmp_pa
         run = load_run(closed(child).path)
     assert run.received[1].rejected == ((6, "late"),)
     assert '"client":5' not in (run.path / "ledger.jsonl").read_text().replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "right"),
+    [([], True), ([0], True), ([0, 2, 4], True), ([5], False), ([-1, 2], False), ([2, 2], False), ([3, 1], False)],
+)
+def test_columns_ascend_each_once_within_the_row(columns, right):
+    assert are_columns(torch.tensor(columns, dtype=torch.int64), 5) is right
+    assert not are_columns(torch.tensor(columns, dtype=torch.float64), 5)
+
+
+@pytest.mark.parametrize("agreed", [False, True])
+def test_a_round_is_closed_without_a_list_of_its_columns(agreed):
+    """Its record was compared with a set of all numbers of a model: ten million made a gigabyte a round."""
+    dimension = 300_000
+    inbox = Inbox((0, 1), {0, 1}, dimension, torch.float32, sums=False, agreeing=agreed)
+    if agreed:
+        inbox.agree(torch.arange(dimension))
+    for client in (0, 1):
+        assert inbox.row(client, torch.zeros(dimension)) is None
+    tracemalloc.start()
+    inbox.closed()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < dimension

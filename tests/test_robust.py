@@ -24,13 +24,14 @@ from tests_support import AUDIT_KEY, broken
 from fuaudit import train, verify
 from fuaudit.config import resolve
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.runs.ledger import failed_rounds
 from fuaudit.testing import check_aggregator
 from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Failed, Summed
-from fuaudit.training.exchange import Clear, Exchange, exchanged
+from fuaudit.training.exchange import Clear, Exchange
+from fuaudit.training.one_round import exchanged
 from fuaudit.training.stages import Chain, Mean, Momentum
 
 SYMMETRIC = (
@@ -62,7 +63,7 @@ def row_of(rule, rows, state=None):
     if state is None:
         state = {"centre": rows.new_zeros(1, rows.shape[1])} if isinstance(rule, CenteredClipping) else {}
     context = around(rows)  # a chain gives each of its stages what it may draw
-    return rule.apply(rows, context if isinstance(rule, Chain) else context.at(Place("server"), rule), state)[0]
+    return rule.apply(rows, context if isinstance(rule, Chain) else context.at(Part("server"), rule), state)[0]
 
 
 # plain arithmetic on lists
@@ -513,10 +514,10 @@ def test_a_radius_bounds_how_far_a_round_leads():
 def test_buckets_are_means_in_an_order_by_lot():
     rows = drawn(7)
     made = row_of(Bucketing(3), rows)
-    order = torch.from_numpy(around(rows).at(Place("server"), Bucketing()).shared.permutation("order", 7))
+    order = torch.from_numpy(around(rows).at(Part("server"), Bucketing()).shared.permutation("order", 7))
     assert sorted(order.tolist()) == list(range(7))
     assert torch.allclose(made, torch.stack([part.mean(dim=0) for part in rows[order].split(3)]))
-    places = [around(rows).at(Place("server", number), Bucketing()) for number in range(4)]
+    places = [around(rows).at(Part("server", number), Bucketing()) for number in range(4)]
     assert len({tuple(place.shared.permutation("order", 7).tolist()) for place in places}) > 1
 
 

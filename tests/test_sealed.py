@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fuaudit_plugins.secure_sum import SecuredSum
 from secure_transcripts import Kept as InMemory
 from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, trained
@@ -17,11 +18,11 @@ from tests_support import AUDIT_KEY, in_messages, secret
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.transcript.audit import Transcript, _checked
 from fuaudit.audits.transcript.known import draws_in_order, known_of
-from fuaudit.audits.transcript.served import _after, served
+from fuaudit.audits.transcript.served import _half, _stored, served
 from fuaudit.commitments.blocks import digest_from, state_after
 from fuaudit.commitments.view import View
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError, RedactedError, UsageError
+from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request, UniformLaw, WeightedLaw
@@ -498,7 +499,8 @@ def modelled(view, number):
     behind = [one for one in messages(view) if one.round == number and one.step not in ("lot", "columns")]
     sums = [one for _, one in sorted(opened_in(behind).items())]
     exchange = view.exchange.secured(suite_of(view.ledger), Books())
-    vector, state = _after(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
+    after = _half(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
+    vector, state = _stored(view, number, after)
     view = holding(view, number, vector, state)
 
     def course(event):
@@ -606,6 +608,14 @@ def test_sums_of_a_round_that_fails_are_found(tmp_path):
     assert (found.verdict, found.details) == (
         "FAIL", ("round 2, sum: sums were opened, and the round fails with so few: an honest server opens none then",),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["mean_of", "members"])
+@pytest.mark.parametrize("broken", [lambda *_: 1 // 0, lambda *_: None], ids=["raises", "gives nothing"])
+def test_a_transport_that_breaks_in_an_audit_is_blamed_by_name(views, monkeypatch, method, broken):
+    monkeypatch.setattr(SecuredSum, method, broken)
+    with pytest.raises(PluginError, match=f"SecuredSum, {method}, (raised ZeroDivisionError|returned NoneType)"):
+        looked_at(load_run(views["plain"].path))
 
 
 @pytest.fixture(scope="module")

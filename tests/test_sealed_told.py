@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from test_secured_runs import FEDREP, NOISY, trained
 from fuaudit import load_run, registry, unlearn
 from fuaudit.audits.transcript.served import _tiles
 from fuaudit.audits.transcript.told import made_like, parameters_of
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.plugins import Answered
@@ -111,6 +112,29 @@ def test_what_the_ledger_tells_of_messages_is_what_the_config_allows(copied, cha
 
     found = looked_at(sealed_again(copied.path, course))
     assert (found.verdict, {line.split(":")[0][-6:] for line in found.details}) == ("FAIL", {", told"})
+
+
+def test_numbers_of_a_stranger_are_summed_and_its_sizes_are_taken_at_its_word(tmp_path, monkeypatch):
+    """An option of it may be called as one of fuaudit's own is, and mean something else."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    tables = FEDREP | {"client": [{"use": "test-sketch"}], "server": [{"use": "mean"}]}
+    runs = [trained(tmp_path / str(suite), tables, suite) for suite in (None, "plain")]
+    assert runs[0].digest == runs[1].digest
+    found = looked_at(seal(runs[1], tmp_path / "view"))
+    assert found.verdict == "PASS", (found.shows, found.details)
+    assert any("'test-sketch'" in line and "as told" in line for line in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [({"step": 0.3}, "'test-sketch', step_of, .* not a power of two"), ({"bits": 25}, "2 to 24 bits")],
+)
+def test_a_stranger_whose_numbers_no_suite_adds_up_is_refused(tmp_path, monkeypatch, option, told):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    tables = FEDREP | {"client": [{"use": "test-sketch", **option}], "server": [{"use": "mean"}]}
+    with pytest.raises((PluginError, UsageError), match=told):
+        trained(tmp_path / "run", tables, "plain")
+    assert (tmp_path / "run").exists() == ("step" in option)
 
 
 def test_one_message_is_told_once(copied):

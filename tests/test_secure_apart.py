@@ -23,11 +23,11 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.secure import apart, roles
 from fuaudit.secure.apart import Apart
 from fuaudit.secure.lines import Line
-from fuaudit.secure.messages import Identity
+from fuaudit.secure.messages import Identity, Signers
 from fuaudit.secure.names import EXACT, HOLDER, SCARY, WITNESS
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.silence import STEPS
-from fuaudit.secure.suites import Books, Signers, Suite, remembered
+from fuaudit.secure.suites import Books, Suite, remembered
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.workflow.resume import resume
 

@@ -17,7 +17,6 @@ from fuaudit.secure.envelope import (
     envelope,
     limits,
     parsed,
-    received,
     terms_message,
     terms_of,
 )
@@ -53,6 +52,15 @@ MESSAGES = st.builds(
     Message, st.sampled_from(STEPS), PARTIES, PARTIES, st.integers(-1, 2**53), st.integers(-1, 2**53),
     st.binary(min_size=32, max_size=32), st.binary(max_size=300), st.binary(min_size=64, max_size=64),
 ).map(lambda one: one if one.step != "discard" else replace(one, body=WORDS[len(one.body) % 5].encode()))  # fmt: skip
+
+
+def received(content, terms):
+    """The message of an envelope by all that parties look at: its front, its body, and who signed it."""
+    front = Front.of(content)
+    front.require(terms)
+    message = front.message(content[FRONT_BYTES:])
+    message.require(message.step, *limits(terms)[message.step], terms)
+    return message
 
 
 @given(st.binary(max_size=1000))

@@ -40,14 +40,14 @@ def made(request, trainings):
 
 
 def kinds(checked):
-    return {finding.kind for finding in checked.findings}
+    return {finding.kind for finding in checked.wrong}
 
 
 def found(made, messages, kind, reason):
     """A transcript of these messages has a finding of a kind and a reason, also where its heads are told anew."""
     kept = written(messages)
     checked = made.checked(kept)
-    assert any(one.kind == kind and reason in one.sentence for one in checked.findings), checked.findings
+    assert any(one.kind == kind and reason in one.sentence for one in checked.wrong), checked.wrong
     assert "head" in kinds(made.checked(kept, anchored=True))
     return checked
 
@@ -59,7 +59,7 @@ def found(made, messages, kind, reason):
 def test_an_honest_transcript_passes(suite):
     made = Training(suite, rounds=2, clients=6)
     checked = made.checked()
-    assert not checked.findings
+    assert not checked.wrong
     assert not checked.discarded
     assert not checked.unread
     assert checked.messages == len(made.kept.messages())
@@ -71,7 +71,7 @@ def test_an_honest_transcript_passes(suite):
 
 def test_little_knowledge_is_said_and_not_held_against_it(made):
     checked = made.checked(heads={}, cohort=None, buffers=None, columns=None)
-    assert not checked.findings
+    assert not checked.wrong
     assert any("No head of the chain" in one for one in checked.cannot)
     assert not any("No head of the chain" in one for one in made.checked().cannot)
     assert any("key holder's word" in one for one in made.checked().cannot) == (made.suite in KEYED)
@@ -84,19 +84,19 @@ def test_a_buffer_that_is_left_out_as_a_whole_is_told():
     messages = made.kept.messages()
     gone = terms_of(next(one for one in messages if (one.step, one.buffer) == ("terms", 1))).members
     checked = made.checked(written([one for one in messages if one.buffer != 1]))
-    assert (checked.findings, checked.unplayed) == ((), ((1, gone),))
+    assert (checked.wrong, checked.unplayed) == ((), ((1, gone),))
 
 
 def test_an_empty_transcript_shows_nothing(made):
     checked = made.checked(Kept())
-    assert (checked.findings, checked.opened, checked.messages) == ((), {}, 0)
+    assert (checked.wrong, checked.opened, checked.messages) == ((), {}, 0)
 
 
 def test_after_envelopes_are_gone_the_chain_is_still_looked_at(made):
     gone = Kept()
     gone.lines = list(made.kept.lines)
     checked = made.checked(gone)
-    assert (checked.findings, checked.opened, checked.unread) == ((), {}, (1,))
+    assert (checked.wrong, checked.opened, checked.unread) == ((), {}, (1,))
     assert any("are gone" in one for one in checked.cannot)
     for lines in (made.kept.messages()[:-1], made.kept.messages() + made.kept.messages()[3:]):
         other = written(lines)
@@ -122,7 +122,7 @@ def test_dropouts_are_no_findings(suite, step):
     except RefusedError:
         opened = None
     checked = made.checked(ends={}, buffers=None)
-    assert not checked.findings
+    assert not checked.wrong
     if opened is None:
         assert (checked.opened, checked.discarded) == ({}, ((1, 0),))
     else:
@@ -178,7 +178,7 @@ def told_columns(made, columns, number=1, signature=None):
 def test_columns_that_were_told_are_those_of_all_terms(made):
     said, lots, rest = told_columns(made, range(COLUMNS))
     checked = made.checked(written([*lots, said, *rest]), agrees=True)
-    assert not checked.findings
+    assert not checked.wrong
     assert {number: one.tolist() for number, one in checked.columns.items()} == {1: [*range(COLUMNS)]}
     assert made.checked().columns == {}
 
@@ -212,11 +212,11 @@ def test_columns_that_were_not_told_as_they_must_be(made):
 
 def test_columns_that_clients_agreed_on_have_to_be_told(made):
     said, lots, rest = told_columns(made, range(COLUMNS))
-    assert not made.checked(written([*lots, said, *rest]), agrees=True).findings
-    missing = made.checked(written([*lots, *rest]), agrees=True).findings
+    assert not made.checked(written([*lots, said, *rest]), agrees=True).wrong
+    missing = made.checked(written([*lots, *rest]), agrees=True).wrong
     assert [one.sentence for one in missing] == ["the server did not tell the columns that clients agreed on"]
     found(made, [*lots, said, *rest], "order", "the server told columns, and clients agree on none")
-    alone = made.checked(written([*lots, said]), agrees=True).findings
+    alone = made.checked(written([*lots, said]), agrees=True).wrong
     assert [one.sentence for one in alone] == ["the server told columns, and no sum was asked for"]
 
 
@@ -253,7 +253,7 @@ def test_buffers_have_the_numbers_that_the_lot_gives(suite):
         assert checked.unplayed == ((1, terms.members),)
     anew = replace(terms, attempt=new_attempt())
     tried = made.checked(written([*lots, *one, terms_message(anew), Message.unsigned("discard", b"silent", anew)]))
-    assert (tried.findings, tried.unplayed) == ((), ((1, terms.members),))
+    assert (tried.wrong, tried.unplayed) == ((), ((1, terms.members),))
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -320,7 +320,7 @@ def test_each_field_with_one_flipped_bit(made):
             kept.lines, kept.bodies = honest.lines, {1: bytes(body)}
             checked = made.checked(kept)
             assert kinds(checked) == {"body"}, (message.step, name)
-            assert "is not the one that was recorded" in checked.findings[0].sentence
+            assert "is not the one that was recorded" in checked.wrong[0].sentence
             try:
                 altered = parsed(bytes(content))
             except RefusedError:
@@ -351,12 +351,12 @@ def test_a_truncated_tail_is_caught_by_its_head(made):
         assert "head" in kinds(made.checked(written(messages[:length]), anchored=True))
     longer = Training(made.suite, rounds=2)
     first = [one for one in longer.kept.messages() if one.round == 1]
-    assert not longer.checked(written(first)).findings
+    assert not longer.checked(written(first)).wrong
     checked = longer.checked(written(first), anchored=True)
     assert kinds(checked) == {"head", "lot"}
     assert "head" in kinds(longer.checked(written(first), anchored=True, cohort=lambda _: ()))
     behind = longer.checked(heads={1: longer.kept.chain().head_after(1)})
-    assert [one.sentence for one in behind.findings] == [
+    assert [one.sentence for one in behind.wrong] == [
         "the chain goes on behind round 1, after which its last head was told"
     ]
 
@@ -416,7 +416,7 @@ def test_too_few_summands_behind_masks_alone_and_in_the_open(trainings):
         receipt = Receipt(list_digest(sent), (0, 1), np.zeros(COLUMNS, dtype=np.int64))
         few = [one for one in messages if one.step != "opened" and one not in said["send"][2:]]
         few.append(Message.unsigned("opened", receipt.body(), terms))
-        kind = made.checked(written(few)).findings
+        kind = made.checked(written(few)).wrong
         assert any(one.kind == "sum" for one in kind)
 
 
@@ -447,7 +447,7 @@ def test_the_numbers_of_a_key_holder_are_its_word(trainings):
     made = trainings["bfv"]
     said, _ = told(made.kept.messages())
     checked = made.checked(written(forged(made, said["send"])))
-    assert not checked.findings
+    assert not checked.wrong
     assert any("key holder's word" in one for one in checked.cannot)
 
 
@@ -466,7 +466,7 @@ def test_a_buffer_that_is_opened_twice(made):
     again = []
     made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {}, again.append)
     checked = found(made, made.kept.messages() + again, "twice", "a buffer was opened 2 times")
-    assert any("answered 2 times in one round" in one.sentence for one in checked.findings)
+    assert any("answered 2 times in one round" in one.sentence for one in checked.wrong)
     again.clear()
     made.open(made.rows[1, 0], (0, 1, 2), (1, 1), {}, again.append)
     found(made, made.kept.messages() + again, "buffer", "client 0 is in 2 buffers")
@@ -484,7 +484,7 @@ def test_a_buffer_that_is_tried_with_others_and_rows_in_two_buffers(suite):
     again.clear()
     made.open(rows, (members[0], members[1], other[0]), (1, 0), {}, again.append)
     checked = found(made, lots + again, "buffer", "were not drawn together")
-    assert {one.kind for one in checked.findings} == {"buffer"}
+    assert {one.kind for one in checked.wrong} == {"buffer"}
 
 
 @pytest.mark.parametrize(
@@ -497,7 +497,7 @@ def test_a_buffer_that_is_tried_with_others_and_rows_in_two_buffers(suite):
 )  # fmt: skip
 def test_terms_of_another_training(trainings, change, reason):
     checked = trainings["bfv"].checked(**change)
-    assert any(f"another {reason}" in one.sentence for one in checked.findings)
+    assert any(f"another {reason}" in one.sentence for one in checked.wrong)
     assert not checked.opened
 
 
@@ -520,15 +520,15 @@ def test_terms_that_open_with_fewer_than_agreed():
     made.smallest = 3
     made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {}, made.kept.transcript.record)
     checked = made.checked(smallest=None, ends={}, buffers=None)
-    assert [one.sentence for one in checked.findings] == ["the terms have another fewest rows than this training"]
+    assert [one.sentence for one in checked.wrong] == ["the terms have another fewest rows than this training"]
 
 
 def test_keys_of_others_than_the_roster(made):
     strange = Identity(b"s" * 32).public
     checked = made.checked(clients=made.keys | {1: strange})
-    assert any("another keys of clients" in one.sentence for one in checked.findings)
+    assert any("another keys of clients" in one.sentence for one in checked.wrong)
     twice = made.checked(clients=made.keys | {1: made.keys[0]})
-    assert any(one.kind == "roster" for one in twice.findings)
+    assert any(one.kind == "roster" for one in twice.wrong)
 
 
 # lots
@@ -544,15 +544,15 @@ def test_a_contribution_is_the_one_that_was_committed_to(made):
     chain = made.contributions[1]
     for wrong in (chain.element(4), chain.element(2), chain.end, bytes(32)):
         found(made, contributed(made, 1, wrong), "lot", "client 1 to the lot is not the one that it committed to")
-    assert not made.checked(written(contributed(made, 1, chain.element(3)))).findings
+    assert not made.checked(written(contributed(made, 1, chain.element(3)))).wrong
 
 
 def test_contributions_of_a_later_round_fit_by_those_before():
     made = Training("plain", rounds=4)
-    assert not made.checked().findings
+    assert not made.checked().wrong
     late = [one for one in made.kept.messages() if one.round in (1, 4)]
-    assert not made.checked(written(late)).findings
-    assert any(one.kind == "lot" for one in made.checked(written(late), earlier=1).findings)
+    assert not made.checked(written(late)).wrong
+    assert any(one.kind == "lot" for one in made.checked(written(late), earlier=1).wrong)
 
 
 def test_lots_that_nobody_committed_to_or_that_come_late(made):
@@ -561,22 +561,22 @@ def test_lots_that_nobody_committed_to_or_that_come_late(made):
     late = [*messages[1:4], messages[0], *messages[4:]]
     found(made, late, "order", "has step lot of client 0, which does not follow there")
     none = made.checked(written([one for one in messages if one.step != "lot"]), cohort=None, buffers=None)
-    assert {one.sentence for one in none.findings if one.kind == "lot"} == {"nobody contributed to the lot"}
+    assert {one.sentence for one in none.wrong if one.kind == "lot"} == {"nobody contributed to the lot"}
     few = made.checked(written(messages[1:]), cohort=None, buffers=None, context=CONTEXT)
     assert {"message"} == kinds(few)  # the others signed that client 0 is in the round
     strangers = made.checked(cohort=lambda _: (0, 1))
     assert any(
-        "client 2 contributed to the lot of a round that it is not in" in one.sentence for one in strangers.findings
+        "client 2 contributed to the lot of a round that it is not in" in one.sentence for one in strangers.wrong
     )
-    assert any("does not have its signature" in one.sentence for one in made.checked(context="d" * 64).findings)
+    assert any("does not have its signature" in one.sentence for one in made.checked(context="d" * 64).wrong)
 
 
 def test_clients_whom_nobody_knows_are_named(made):
     known = {client: key for client, key in made.keys.items() if client != 2}
     for cohort in (None, lambda _: (0, 1, 2)):
         checked = made.checked(clients=known, cohort=cohort)
-        assert any("client 2 contributed" in one.sentence for one in checked.findings)
-        assert any("another keys of clients" in one.sentence for one in checked.findings)
+        assert any("client 2 contributed" in one.sentence for one in checked.wrong)
+        assert any("another keys of clients" in one.sentence for one in checked.wrong)
 
 
 @given(st.data())
@@ -599,13 +599,13 @@ def test_no_bytes_make_anything_but_findings(trainings, data):
         entry = Entry.of(said, part, number, previous)
         kept.keep(1, part, entry.line)
         previous = entry.digest
-    assert room.recheck(kept.content, kept.bodies.get, made.known()).findings
+    assert room.recheck(kept.content, kept.bodies.get, made.known()).wrong
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_other_bytes_are_findings(trainings, content, body):
     checked = room.recheck(content, lambda _: body, trainings["plain"].known())
-    assert [one.kind for one in checked.findings] == (["chain"] if content else ["head"] + ["lot"] * 3)
+    assert [one.kind for one in checked.wrong] == (["chain"] if content else ["head"] + ["lot"] * 3)
 
 
 def test_a_chain_of_rounds_that_there_are_not(made):
@@ -626,7 +626,7 @@ def test_whoever_adds_is_who_was_named(trainings):
     made = trainings["bfv"]
     for add, reason in ((refusing, "a worker died"), (lambda *_: [b"other"], "is not that of the ciphertexts")):
         checked = room.recheck(made.kept.content, made.kept.bodies.get, made.known(), add)
-        assert [reason in one.sentence for one in checked.findings] == [True]
+        assert [reason in one.sentence for one in checked.wrong] == [True]
 
 
 def test_hostile_ciphertexts_are_findings(trainings):
@@ -673,7 +673,7 @@ def test_attempts_of_which_nobody_heard_are_no_findings(made):
     """Two, then the one that opened. Another key holder's context is that of all."""
     steps = [step for step in ("context", "announce") if made.suite in KEYED and told(made.kept.messages())[0][step]]
     both = attempt(made, *steps) + attempt(made, *steps, reason=b"silent")
-    assert not made.checked(written(around(made, both))).findings
+    assert not made.checked(written(around(made, both))).wrong
     found(made, around(made, both + attempt(made)), "order", "a buffer was tried 4 times, and 3 are the most")
     found(made, around(made, attempt(made), behind=True), "order", "tried again after it was opened")
 
@@ -690,7 +690,7 @@ def test_a_sum_of_one_client_in_a_discarded_attempt(trainings, suite, behind):
     assert {
         "step total of a buffer came 2 times in one round",
         "step witness of a buffer came 2 times in one round",
-    } <= {one.sentence for one in checked.findings}
+    } <= {one.sentence for one in checked.wrong}
 
 
 @pytest.mark.parametrize("suite", KEYED)
@@ -708,7 +708,7 @@ def test_a_discarded_attempt_is_judged_as_far_as_it_got(trainings, suite):
     with pytest.raises(RefusedError):  # an honest one, whose key holder is gone
         made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {HOLDER: "receipt"}, record.append)
     assert {"total", "witness", *mask} <= {one.step for one in record}
-    assert not made.checked(written(record)).findings
+    assert not made.checked(written(record)).wrong
     found(made, [one for one in record if one.step != "total"], "sum", "0 messages of step total")
     terms = told(record)[1]
     flip = [
@@ -725,11 +725,11 @@ def test_discarded_masked_rows_are_unmasked_for_those_who_came(trainings):
     front = [one for one in made.kept.messages() if one.step == "lot"]
     with pytest.raises(RefusedError):
         made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {2: "unmask"}, record.append)
-    assert not made.checked(written(front + record)).findings
+    assert not made.checked(written(front + record)).wrong
     few = []
     with pytest.raises(RefusedError):  # nobody told a share, and the buffer may be tried again
         made.open(made.rows[1, 0], (0, 1, 2), (1, 0), {2: "send"}, few.append)
-    assert not made.checked(written(around(made, few))).findings
+    assert not made.checked(written(around(made, few))).wrong
     terms = told(record)[1]
     other = [Message.unsigned("came", ids_bytes([0, 1]), terms) if one.step == "came" else one for one in record]
     found(made, front + other, "sum", "the server named other clients")
@@ -760,14 +760,14 @@ def test_a_buffer_of_which_enough_was_unmasked_was_not_discarded():
     for silent, wrong in ((1, True), (2, False)):
         left = [one for one in messages if one.step != "unmask" or one.sender >= silent]
         checked = made.checked(written(left), **free)
-        assert [one.kind for one in checked.findings] == ["sum"] * wrong
+        assert [one.kind for one in checked.wrong] == ["sum"] * wrong
 
 
 @pytest.mark.parametrize("suite", KEYED)
 def test_what_a_key_holder_did_with_a_signed_sum_is_its_word(trainings, suite):
     made = trainings[suite]
     checked = made.checked(written(ended_by_a_discard(made)))
-    assert (checked.findings, checked.discarded, checked.opened) == ((), ((1, 0),), {})
+    assert (checked.wrong, checked.discarded, checked.opened) == ((), ((1, 0),), {})
     assert checked.unplayed == ((1, (0, 1, 2)),)
 
 
@@ -853,7 +853,7 @@ def test_a_buffer_is_not_tried_more_often_than_a_transcript_may_tell():
 
 def test_terms_in_a_round_without_sums(made):
     checked = made.checked(columns=lambda _: None)
-    assert "there are terms in a round that has no sums" in {one.sentence for one in checked.findings}
+    assert "there are terms in a round that has no sums" in {one.sentence for one in checked.wrong}
 
 
 def test_a_round_that_is_left_out_as_a_whole():
@@ -863,15 +863,15 @@ def test_a_round_that_is_left_out_as_a_whole():
     heads = {1: made.kept.chain().head_after(1)} | {2: made.kept.chain().cut(1).head}
     checked = made.checked(written(first), heads=heads)
     withheld = [f"client {client} withheld its contribution to the lot" for client in range(3)]
-    assert [(one.sentence, one.round) for one in checked.findings] == [(one, 2) for one in withheld]
+    assert [(one.sentence, one.round) for one in checked.wrong] == [(one, 2) for one in withheld]
     nobody = made.checked(written(first), heads=heads, cohort=lambda number: (0, 1, 2) if number == 1 else ())
-    assert not nobody.findings
+    assert not nobody.wrong
     no_lots = [one for one in first if one.step != "lot"]
     members = made.checked(
         written(no_lots), heads=made.known(written(no_lots)).heads | {2: written(no_lots).chain().head}, ends={},
         buffers=lambda number, _: [(0, 1, 2)],
     )  # fmt: skip
-    assert (members.findings, members.unplayed) == ((), ((2, (0, 1, 2)),))
+    assert (members.wrong, members.unplayed) == ((), ((2, (0, 1, 2)),))
 
 
 def test_many_contributions_of_one_client_are_refused_at_once():
@@ -917,9 +917,9 @@ def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
         "tail": (messages[:0], {"heads": made.known().heads, "cohort": lambda _: ()}),
     }
     kept, others = written(cases[case][0]), cases[case][1]
-    assert made.checked(kept, **others).findings
+    assert made.checked(kept, **others).wrong
     monkeypatch.setattr(room, what, blind)
-    left = made.checked(kept, **others).findings
+    left = made.checked(kept, **others).wrong
     assert not left or {one.kind for one in left} == {"sum"}, left
 
 
@@ -933,4 +933,4 @@ def test_who_is_in_a_buffer_is_in_the_lot():
         record(Message.signed("lot", client, contribution, two, made.signers.clients[client]))
     made.open(rows_of(3, COLUMNS), (0, 1, 2), (1, 0), {}, record)
     checked = made.checked(cohort=None, buffers=None)
-    assert [one.sentence for one in checked.findings] == ["client 2 is in no lot of this round"]
+    assert [one.sentence for one in checked.wrong] == ["client 2 is in no lot of this round"]

@@ -35,7 +35,7 @@ from fuaudit.draws import Keyed
 from fuaudit.draws.labelled import _skellam
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.runs.account import account_of
 from fuaudit.testing.client_stages import check_client_stage
 from fuaudit.testing.contexts import context_of, wide_context
@@ -92,7 +92,7 @@ def test_what_is_rounded_can_be_longer_than_the_norm_so_the_limit_is_charged():
 
 def rounded_by(stage, rows, number=1):
     """What the stage sends less its noise: whole numbers of the step."""
-    context = replace(context_of(list(range(len(rows))), rows.dtype, number)).at(Place("client", 0), stage, None)
+    context = replace(context_of(list(range(len(rows))), rows.dtype, number)).at(Part("client", 0), stage, None)
     found, _ = stage.apply(rows, context, {})
     fit = fitting(stage.norm, stage.bits, rows.shape[-1], Fraction(str(stage.noise)))
     drawn = [context.own(place).skellam("noise", fit.law.variance, rows.shape[-1]) for place in range(len(rows))]
@@ -110,7 +110,7 @@ def test_every_row_is_whole_numbers_of_the_step_next_to_the_clipped_row(numbers,
     stage, row = SkellamNoise(norm, 1.5, bits), torch.tensor([numbers], dtype=dtype)
     fit = fitting(norm, bits, len(numbers), Fraction(3, 2))
     assert math.frexp(fit.step)[0] == 0.5
-    context = context_of([0], dtype, 1).at(Place("client", 0), stage, None)
+    context = context_of([0], dtype, 1).at(Part("client", 0), stage, None)
     ((sent,), _) = stage.apply(row, context, {})
     assert sent.dtype == dtype
     drawn = torch.from_numpy(context.own(0).skellam("noise", fit.law.variance, len(numbers)))
@@ -134,7 +134,7 @@ def test_a_zero_row_is_sent_as_noise_alone_and_an_erased_one_stays_marked():
     assert bool((rounded_by(SkellamNoise(0.5, 1.0), torch.zeros(2, 50)) == 0).all())
     stage = SkellamNoise(0.5, 1.0)
     rows = torch.tensor([[float("nan"), 1.0]])
-    sent, _ = stage.apply(rows, context_of([0], rows.dtype, 1).at(Place("client", 0), stage, None), {})
+    sent, _ = stage.apply(rows, context_of([0], rows.dtype, 1).at(Part("client", 0), stage, None), {})
     assert bool(sent.isnan().all())
 
 
@@ -200,7 +200,7 @@ def noise_of(number, part=0, dtype=torch.float64, stage=None):
     """What the stage adds to whole rows of three clients in one round, in steps ``(3, c)``."""
     stage = stage or SkellamNoise(0.7, 3.0)
     rows = torch.zeros(3, 4000, dtype=dtype)
-    context = context_of([0, 2, 4], dtype, number).at(Place("client", part), stage, None)
+    context = context_of([0, 2, 4], dtype, number).at(Part("client", part), stage, None)
     found, _ = stage.apply(rows, context, {})
     return (found.to(torch.float64) / fitting(stage.norm, stage.bits, 4000, Fraction(str(stage.noise))).step).numpy()
 
@@ -374,7 +374,7 @@ def shares_of(rounds, remembering):
     for number in range(1, rounds + 1):
         context = wide_context(clients, rows.dtype, number, 1)
         kept, after = memory.apply(rows, context, state)
-        sent, _ = stage.apply(kept, context.at(Place("client", 1), stage, None), {})
+        sent, _ = stage.apply(kept, context.at(Part("client", 1), stage, None), {})
         if remembering:
             state = memory.settle(sent, sent.mean(dim=0, keepdim=True), context, after)
         total += float(sent.sum()) / fit.step
@@ -459,8 +459,8 @@ def test_sums_of_buffers_are_whole_numbers_with_the_noise_of_all_their_shares():
     sums = []
     for number in range(1, 6):
         context = context_of([0, 1, 2, 4], rows.dtype, number)
-        sent, _ = stage.apply(rows, context.at(Place("client", 0), stage, None), {})
-        lot = context.at(Place("transport"), transport := SecureSum(size=4))
+        sent, _ = stage.apply(rows, context.at(Part("client", 0), stage, None), {})
+        lot = context.at(Part("transport"), transport := SecureSum(size=4))
         sums.append(transport.deliver(sent, lot).rows[0].to(torch.float64).numpy() * 4 / fit.step)
     found = np.concatenate(sums)
     assert np.array_equal(found, found.round())

@@ -55,7 +55,7 @@ class Honest:
     def wrong(self, made, heads=None):
         """What is wrong with a transcript; the ledger tells its heads, or others."""
         known = replace(self.known, heads=heads or made.heads or self.known.heads)
-        return recheck(made.content, made.bodies.get, known, self.added).findings
+        return recheck(made.content, made.bodies.get, known, self.added).wrong
 
     def cases(self, way):
         """Those of a way; of flipped fields those of one message of each step."""

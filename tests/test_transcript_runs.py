@@ -87,12 +87,7 @@ def anchored(run):
 
 def parties(run):
     """The identities of a run, as its operator holds them."""
-    return kept(_Writing(run), run.plan).signers
-
-
-class _Writing:
-    def __init__(self, run):
-        self.run, self.transcript = run, Keeper(run.path, chain_of(run.path))
+    return kept(run, Keeper(run.path, chain_of(run.path)), run.plan).signers
 
 
 # what training writes

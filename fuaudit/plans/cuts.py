@@ -29,7 +29,6 @@ from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.veil import rewritten
 
-Remembered = tuple[Streams, Law, tuple[Population, ...]]
 WORD = "by_first_involvement"
 
 CHECKED = 64

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import accumulate, pairwise
 from math import comb, prod, sqrt
+from operator import or_
 from typing import Any
 
 from fuaudit.plans import Population, Request, UniformLaw
@@ -143,6 +145,46 @@ def missed_round(law: UniformLaw, population: Population, request: Request, one:
         symmetric = times(symmetric, [one, probability], count + 1)
     ways = [comb(others, count - j) * s for j, s in enumerate(symmetric)]
     return sum(ways, start=0 * one) / comb(clients, count)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One request: ``probability`` of computing again, and the expected number of ``rounds`` to compute again.
+
+    A round that is restarted inside counts as a whole.
+    """
+
+    probability: Number
+    rounds: Number
+
+
+def cost(law: UniformLaw, population: Population, request: Request, one: Number = 1.0) -> Cost:
+    """The exact cost of one request on a plan over a population; with ``one = Fraction(1)`` in fractions."""
+    missed = missed_round(law, population, request, one)
+    return Cost(one - missed**law.rounds, rounds_from_first(missed, law.rounds))
+
+
+def stream(law: UniformLaw, population: Population, requests: Sequence[Request], one: Number = 1.0) -> list[Cost]:
+    """The exact costs of requests carried out one after another, none of which looks at the draws.
+
+    A plan over a population has the law of retraining whatever was erased before. So each request of a stream meets a
+    fresh plan over the population left by then.
+    """
+    costs = []
+    for request in requests:
+        costs.append(cost(law, population, request, one))
+        population = population.without(request)
+    return costs
+
+
+def recompute_probability(
+    law: UniformLaw, population: Population, requests: Sequence[Request], one: Number = 1.0
+) -> Number:
+    """The exact probability that a stream of requests makes anything be computed again.
+
+    Nothing is iff the training plan draws nothing of all requests together.
+    """
+    return cost(law, population, reduce(or_, requests), one).probability
 
 
 @dataclass(frozen=True)

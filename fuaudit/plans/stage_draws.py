@@ -18,7 +18,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.plans.plan import Plan
 
 
-class Place(NamedTuple):
+class Part(NamedTuple):
     """Where a part of a round stands: the solver, or in which chain of the exchange, and there as which, from 0."""
 
     chain: Literal["solver", "client", "transport", "server"]
@@ -33,7 +33,7 @@ class Place(NamedTuple):
         return Address(purpose, round_number, step + self.number + (self.chain == "server"))
 
 
-OF_SOLVER = Place("solver")
+OF_SOLVER = Part("solver")
 """Where a solver draws, and under which name a round tells of it."""
 
 _PURPOSE_OF = {"solver": Purpose.SOLVER, "client": Purpose.CLIENT_STAGE}
@@ -42,15 +42,15 @@ _PURPOSE_OF = {"solver": Purpose.SOLVER, "client": Purpose.CLIENT_STAGE}
 class StageDraws(Protocol):
     """What the stages of one run draw in a round."""
 
-    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+    def own(self, number: int, part: Part, client: int, occurrence: int) -> Labelled:
         """What a client alone draws, for one of its participations in the round."""
         ...
 
-    def shared(self, number: int, place: Place) -> Labelled:
+    def shared(self, number: int, part: Part) -> Labelled:
         """What all draw together."""
         ...
 
-    def lot(self, number: int, place: Place, clients: Sequence[int]) -> Labelled:
+    def lot(self, number: int, part: Part, clients: Sequence[int]) -> Labelled:
         """What the clients of a round, each once and ascending, draw together under a key that each has a part in."""
         ...
 
@@ -58,17 +58,17 @@ class StageDraws(Protocol):
 class PublicDraws:
     """Draws of stages that everybody knows: for canaries and contracts."""
 
-    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+    def own(self, number: int, part: Part, client: int, occurrence: int) -> Labelled:
         """See :class:`StageDraws`."""
-        return Labelled(bytes(32), place.address(number, 0)._replace(client=client, occurrence=occurrence))
+        return Labelled(bytes(32), part.address(number, 0)._replace(client=client, occurrence=occurrence))
 
-    def shared(self, number: int, place: Place) -> Labelled:
+    def shared(self, number: int, part: Part) -> Labelled:
         """See :class:`StageDraws`."""
-        return Labelled(bytes(32), place.address(number, 0))
+        return Labelled(bytes(32), part.address(number, 0))
 
-    def lot(self, number: int, place: Place, clients: Sequence[int]) -> Labelled:
+    def lot(self, number: int, part: Part, clients: Sequence[int]) -> Labelled:
         """See :class:`StageDraws`."""
-        return self.shared(number, place)
+        return self.shared(number, part)
 
 
 def _no_lot(number: int, clients: Sequence[int]) -> bytes:
@@ -112,23 +112,23 @@ class PlannedDraws:
         """Of a plan of statistics that is drawn from these flat sources, also where a method recorded some."""
         return cls(plan, tuple(Generation.flat(source.secret) for source in sources if isinstance(source, Keyed)))
 
-    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+    def own(self, number: int, part: Part, client: int, occurrence: int) -> Labelled:
         """See :class:`StageDraws`."""
-        generation, at = self._at(number, place)
+        generation, at = self._at(number, part)
         return Labelled(generation.own(client), at._replace(client=client, occurrence=occurrence))
 
-    def shared(self, number: int, place: Place) -> Labelled:
+    def shared(self, number: int, part: Part) -> Labelled:
         """See :class:`StageDraws`."""
-        generation, at = self._at(number, place)
+        generation, at = self._at(number, part)
         return Labelled(generation.shared, at)
 
-    def lot(self, number: int, place: Place, clients: Sequence[int]) -> Labelled:
+    def lot(self, number: int, part: Part, clients: Sequence[int]) -> Labelled:
         """See :class:`StageDraws`."""
-        generation, at = self._at(number, place)
+        generation, at = self._at(number, part)
         return Labelled(generation.lot(number, clients), at)
 
-    def _at(self, number: int, place: Place) -> tuple[Generation, Address]:
-        at = place.address(number, self.plan.law.steps + 1)
+    def _at(self, number: int, part: Part) -> tuple[Generation, Address]:
+        at = part.address(number, self.plan.law.steps + 1)
         source, version = self.plan.latest(at.position)
         return self.generations[source], at._replace(version=version)
 

@@ -153,6 +153,7 @@ class Summing:
     buffers: tuple[tuple[int, int], ...]
     rounds: int
     feared: int
+    empty: int
     exposed: tuple[tuple[int, float, float], ...]
     meetings: tuple[float, float]
     parties: tuple[tuple[str, str, int], ...]
@@ -475,7 +476,8 @@ def _released(row: object) -> Released:
 
 def _summing(row: object) -> Summing:
     row = _mapping(row)
-    (rounds, feared), buffers = _whole([row["rounds"], row["feared"]]), tuple(map(_pair, _sequence(row["buffers"])))
+    rounds, feared, empty = _whole([row["rounds"], row["feared"], row["without_samples"]])
+    buffers = tuple(map(_pair, _sequence(row["buffers"])))
     meetings = _mapping(row["meetings"])
     mean, ever = _numbers([meetings["on_average"], meetings["ever"]])
     if not buffers or any(size < 1 for size, _ in buffers) or not 0 <= mean < EXACT:
@@ -485,6 +487,7 @@ def _summing(row: object) -> Summing:
         buffers,
         rounds,
         feared,
+        empty,
         tuple(map(_exposed, _sequence(row["exposed"]))),
         (mean, _chances([ever])[0]),
         tuple(map(_party, _sequence(row["parties"]))),

@@ -65,7 +65,7 @@ def lead(sums: Summing) -> list[str]:
         f"The server is given sums of clients' rows, and no row: {by}. The largest round has "
         f"{counted(sums.places, 'participation')} in {counted(len(sizes), 'buffer')} of {span}, by lot.",
         "Which coordinates clients agree on, who takes part, and who has no samples is public. Clients without samples "
-        "hide nobody: count them among the colluders.",
+        f"hide nobody. As far as the run tells there are {sums.empty}, and the chances have them beside the colluders.",
     ]
 
 
@@ -80,6 +80,7 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     """Party, what it learns, and with whom it has one client's row."""
     learnt, together = SERVER[sums.suite]
     few = smallest(sums)
+    few = max(2, few - sums.empty) if few > 2 else few
     others = f"the {counted(few - 2, 'other client')} behind the sum" if few > 2 else "nobody"
     row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
     partner = ("Partner in a buffer", f"where she sees a sum, {row}; else what the public learns", others)

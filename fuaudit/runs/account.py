@@ -18,7 +18,6 @@ from fuaudit.runs.released import Unlimited, by_config, family_of, strangers, un
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.capped import most_at_once
-from fuaudit.training.releases import byzantine
 
 SERVER = "sees all that the server saw in these runs"
 LINEAGE = "sees all that the server saw in this run and its ancestors"
@@ -168,7 +167,7 @@ def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int
         trusted=tombstones(kin),
         strangers=(why := strangers(run)),
         by_config=by_config(run, why),
-        byzantine=byzantine(run.exchange),
+        byzantine=tuple(sorted(run.exchange.deviating)),
     )
 
 

@@ -17,7 +17,7 @@ from fuaudit.plans import Population, Segment
 from fuaudit.plans.participation import Involvement
 from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
 from fuaudit.runs.manifest import read_form
-from fuaudit.training.exchange import REJECTED_FOR
+from fuaudit.training.events import REJECTED_FOR
 from fuaudit.training.received import Received
 from fuaudit.training.rounds import CLIENT, State, owner_of
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fuaudit.budgets.family import Release
-from fuaudit.declared import offers, says
+from fuaudit.declared import must_say, offers, says
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
@@ -57,11 +57,11 @@ def step_of(run: Run) -> float | None:
     Raises:
         UsageError: the transport has no sums that the run's suite could make.
     """
-    transport: Any = run.exchange.secured(str(suite_of(run.ledger)), Books()).transport
-    if not offers(transport, "mean_of"):
+    exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
+    if not offers(exchange.transport, "mean_of"):
         return None
     one = np.ones(run.model.numel(), dtype=np.int64)
-    return float(transport.mean_of(one, 1, run.model.double())[0])
+    return float(exchange.mean_of(one, 1, run.model.double())[0])
 
 
 def noise_of(run: Run) -> Noise | None:
@@ -97,6 +97,5 @@ def _is_taken_back(run: Run, part: str) -> bool:
 
 def _divisor(run: Run) -> int:
     """What gradients of a batch are divided by, at most; 0 where nobody can say it."""
-    batch = getattr(run.learner, "batch", 0)
-    told = says(run.law, "divisor") or batch
+    told: object = says(run.law, "divisor") or must_say(run.law, "slots")
     return told if type(told) is int else 0

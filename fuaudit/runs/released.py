@@ -12,7 +12,7 @@ from fuaudit.declared import must_say, says
 from fuaudit.errors import FuauditError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
-from fuaudit.plans.stage_draws import OF_SOLVER, Place
+from fuaudit.plans.stage_draws import OF_SOLVER, Part
 from fuaudit.registry import build
 from fuaudit.runs.kin import Kin, Kinship
 from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, PLAN, RECORDED, file_of, round_of
@@ -159,11 +159,11 @@ def strangers(run: Run) -> dict[str, str]:
     behind = "acts behind the clients, and is not accounted for"
     found = {f"server.{number}": f"a server stage {behind}" for number in range(len(run.config.server))}
     solver, dimension = build("solvers", run.config.solver), run.model.numel()
-    parts = {OF_SOLVER: run.config.solver} | {Place("client", n): table for n, table in enumerate(run.config.client)}
-    for place, table in parts.items():
-        why = no_word(place, table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, place, dimension)
-        why = why or outside_parts(run.config, run.exchange, place)
-        found |= {str(place): why} if why else {}
+    parts = {OF_SOLVER: run.config.solver} | {Part("client", n): table for n, table in enumerate(run.config.client)}
+    for part, table in parts.items():
+        why = no_word(part, table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, part, dimension)
+        why = why or outside_parts(run.config, run.exchange, part)
+        found |= {str(part): why} if why else {}
     return found | {"transport": f"the transport {behind}"}
 
 

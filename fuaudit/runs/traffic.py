@@ -6,18 +6,16 @@ agreed on, or a whole model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fuaudit.declared import says
+from fuaudit.declared import PRINTED, is_agreement, offers, says
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import has_failed
 from fuaudit.runs.run import Run
-
-COORDINATES = "coordinates"
-"""What stages call the numbers of coordinates; all else that is sent is values."""
+from fuaudit.training.asking import a, asked
+from fuaudit.training.events import COORDINATES, VALUES
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Traffic:
         participations: how many there were.
         up: what clients sent, together.
         down: what they were sent, together.
-        printed: of the same participations what FedREP's paper counts, (96 + 32 / m) K bits each, where all rounds
-            agreed on coordinates by ConSpar: m clients with samples proposed k each, and K is m k. None elsewhere.
+        printed: of the same participations what the paper of the one agreement counts, where it says so, and clients
+            proposed in all rounds. None elsewhere.
     """
 
     participations: int
@@ -50,7 +48,8 @@ def traffic(run: Run) -> Traffic:
     model, solver = sum(part.nbytes for part in run.arrays(MODEL).values()), build("solvers", run.config.solver)
     more, vectors = says(solver, "uploads") - 1, says(solver, "downloads") + run.exchange.downloads
     participations = up = down = printed = 0
-    agreed = True
+    part, agreement = _agreement(run)
+    agreed = agreement is not None
     came = {*run.received_rounds}
     for line in run.ledger.of_kind("round"):
         if line["round"] in came:  # what was sent is not known: absent clients sent nothing, and wires have other forms
@@ -62,17 +61,22 @@ def traffic(run: Run) -> Traffic:
         up += count * more * model + sum(event["size"] for event in sent)
         # of whom nobody told how many bytes her values were: as many numbers as were agreed on, or a whole model
         valued = {event["client"] for event in sent if event["what"] != COORDINATES}
-        up += answers.get("values", model) * sum(client not in valued for client in cohort)
-        received = sum(size for what, size in answers.items() if what != "values" or not has_failed(told))
+        up += answers.get(VALUES, model) * sum(client not in valued for client in cohort)
+        received = sum(size for what, size in answers.items() if what != VALUES or not has_failed(told))
         down += count * (received if answers else vectors * model)
-        law = [_proposed(event["parameters"]) for event in told if event.get("mechanism") == "conspar"]
+        proposed = any((event["kind"], event["part"]) == ("released", part) for event in told)
+        agreed &= proposed or not count
+        if not (agreement is not None and proposed):
+            continue
         proposing = len({event["client"] for event in sent if event["what"] == COORDINATES and event["size"]})
-        agreed &= (len(law) == 1 and law[0] > 0) or not count
-        printed += count * (12 * proposing + 4) * sum(law)
+        printed += count * asked(agreement, PRINTED, a(int), proposing, run.model.numel())
     return Traffic(participations, up, down, printed if agreed and printed else None)
 
 
-def _proposed(parameters: Mapping[str, Any]) -> int:
-    """How many coordinates ConSpar lets a client propose, as a stage told it; 0 where it told none."""
-    told = parameters.get("per_client")
-    return told if type(told) is int and told > 0 else 0
+def _agreement(run: Run) -> tuple[str, Any]:
+    """The one agreement of a run whose paper counts bytes, and which part of a round it is; None where it has none."""
+    stages = run.exchange.client_stages.stages
+    found = [number for number, stage in enumerate(stages) if is_agreement(stage)]
+    if len(found) != 1 or not offers(stages[found[0]], PRINTED):
+        return "", None
+    return f"client.{found[0]}", stages[found[0]]

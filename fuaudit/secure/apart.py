@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from multiprocessing.connection import wait
 from subprocess import Popen
-from typing import TYPE_CHECKING
 from weakref import finalize
 
 import numpy as np
@@ -21,17 +20,14 @@ import numpy as np
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.secure.envelope import FRONT_BYTES, limits, parsed
 from fuaudit.secure.lines import BrokenLineError, Line
-from fuaudit.secure.messages import Identity, Message, ids_of
+from fuaudit.secure.messages import Identity, Message, Signers, ids_of
 from fuaudit.secure.names import HOLDER, WITNESS
 from fuaudit.secure.processes import GRACE, ended, started
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import REASONS, Reason, RefusedError
 from fuaudit.secure.roles import BEAT, BROKE, DONE, REFUSED, SAID, Task, process_of
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import Opened, Terms
-
-if TYPE_CHECKING:
-    from fuaudit.secure.suites import Books, Signers
+from fuaudit.secure.terms import Once, Opened, Terms
 
 PROCESS = "fuaudit.secure.roles"
 
@@ -72,10 +68,12 @@ class Apart:
         rows: Mapping[int, Ints],
         signers: Signers,
         absent: Mapping[int, str],
-        books: Books,
+        before: Callable[[int], Once],
         record: Callable[[Message], None] | None,
     ) -> Opened:
         """A buffer of rows by client, opened once; arguments as those of ``Suite.opened``.
+
+        ``before`` gives what a party remembers of the run.
 
         Raises:
             UsageError: a client's row does not fit, or the system has no such processes.
@@ -95,7 +93,7 @@ class Apart:
             self._start()
             for name, (_, line) in self._running.items():
                 line.send(
-                    self._task(name, terms, rows, signers, absent, books, record is not None).parts(), self._patience
+                    self._task(name, terms, rows, signers, absent, before, record is not None).parts(), self._patience
                 )
             reports = self._reports(terms, record)
         except BrokenLineError as error:
@@ -117,7 +115,7 @@ class Apart:
         rows: Mapping[int, Ints],
         signers: Signers,
         absent: Mapping[int, str],
-        books: Books,
+        before: Callable[[int], Once],
         record: bool,
     ) -> Task:
         parties: dict[int, tuple[Identity, Ints | None]] = {}
@@ -128,8 +126,8 @@ class Apart:
             parties = {WITNESS: (signers.witness, None)} if name == "witness" else {HOLDER: (signers.holder, None)}
         secrets = {party: (key.private, row) for party, (key, row) in parties.items()}
         silent = {party: step for party, step in absent.items() if party in secrets}
-        before = {party: books.of(party).done for party in secrets}
-        return Task(terms, silent, before, record and name == "server", 2 * self._patience, secrets)
+        done = {party: before(party).done for party in secrets}
+        return Task(terms, silent, done, record and name == "server", 2 * self._patience, secrets)
 
     def _start(self) -> None:
         if self._running:

@@ -32,7 +32,7 @@ from fuaudit.secure.messages import (
     require_enough,
     require_one_list,
 )
-from fuaudit.secure.names import HOLDER, WITNESS
+from fuaudit.secure.names import HOLDER, WITNESS, least_rows_of
 from fuaudit.secure.pairs import PairKey
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError, forgetting
@@ -170,7 +170,7 @@ def announced_keys(announced: Sequence[Message], terms: Terms) -> dict[int, byte
     require_distinct(announced)
     size = pairs.PUBLIC_BYTES
     keys = {message.sender: message.require("announce", size, size, terms) for message in announced}
-    require_enough(keys, terms, len(terms.members) // 2 + 1)
+    require_enough(keys, terms, least_rows_of(terms.suite, len(terms.members)))
     return dict(sorted(keys.items()))
 
 

@@ -114,19 +114,6 @@ def parsed(content: bytes) -> Message:
     return Front.of(content).message(content[FRONT_BYTES:])
 
 
-def received(content: bytes, terms: Agreed) -> Message:
-    """The message of an envelope, if it is one of these terms by who signed it.
-
-    Raises:
-        RefusedError: it is not.
-    """
-    front = Front.of(content)
-    front.require(terms)
-    message = front.message(content[FRONT_BYTES:])
-    message.require(message.step, *limits(terms)[message.step], terms)
-    return message
-
-
 def terms_message(terms: Terms) -> Message:
     """What the server sends first: all others sign under the digest of it."""
     return Message.unsigned("terms", terms.body, terms)

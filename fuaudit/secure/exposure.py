@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 
+from fuaudit.secure.names import least_rows_of
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -34,8 +36,7 @@ def fewest(suite: str | None, buffer: Buffer) -> int:
 
     None is a sum that nobody can look into, by whatever means. ``docs/secure-aggregation.md`` has these bounds.
     """
-    least = {"mask": 2 * buffer.size // 3 + 1, "bfv+mask": buffer.size // 2 + 1}.get(suite or "", 2)
-    return max(buffer.smallest, least)
+    return max(buffer.smallest, least_rows_of(suite, buffer.size))
 
 
 def partners_needed(suite: str | None, buffer: Buffer) -> int:
@@ -82,9 +83,12 @@ def _at_least(needed: int, size: int, places: int, colluders: int) -> Fraction:
     return Fraction(ways, comb(others, partners))
 
 
-def within(chance: Fraction, rounds: int) -> Fraction:
-    """With which chance it happens at least once in so many rounds, each with a lot of its own."""
-    return 1 - (1 - chance) ** rounds
+def within(chance: Fraction, rounds: int) -> float:
+    """With which chance it happens at least once in so many rounds, each with a lot of its own; rounded once a round.
+
+    A fraction would have as many digits as all of the rounds together.
+    """
+    return 1 - float(1 - chance) ** rounds
 
 
 def meeting(buffers: Sequence[Buffer]) -> Fraction:

@@ -37,6 +37,7 @@ from fuaudit.secure.messages import (
     require_enough,
     require_one_list,
 )
+from fuaudit.secure.names import least_rows_of
 from fuaudit.secure.pairs import PairKey
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.slots import weighted
@@ -60,7 +61,7 @@ WORDS = 2
 
 def threshold(terms: Terms) -> int:
     """How many clients must answer at every step: more than two thirds of the buffer."""
-    return 2 * len(terms.members) // 3 + 1
+    return least_rows_of("mask", len(terms.members))
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,15 @@ class Identity:
         return f"<identity {self.public[:8]}>"
 
 
+@dataclass(frozen=True)
+class Signers:
+    """The identities of a run, by which its parties sign in all rounds. Who made them ends them."""
+
+    clients: Mapping[int, Identity]
+    witness: Identity
+    holder: Identity
+
+
 def is_signed(said: bytes, signature: bytes, public: str) -> bool:
     """Whether a signature is that of some bytes under a public key."""
     from cryptography.exceptions import InvalidSignature

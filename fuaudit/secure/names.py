@@ -15,6 +15,21 @@ ATTEMPTS = 3
 SCARY = "ckks-demo-whose-sums-give-the-key-away"
 """CKKS, to be attacked."""
 
+
+def has_key_holder(suite: str) -> bool:
+    """Whether rows are encrypted, so that a witness and a key holder take part."""
+    return suite in ("bfv+mask", "bfv")
+
+
+def least_rows_of(suite: str | None, members: int) -> int:
+    """From how many rows on a buffer of so many members can open at all under a suite, None for the simulator.
+
+    More than two thirds where shares are dealt, and more than half where clients are shown a list of keys: two groups
+    that were shown two lists cannot both go on.
+    """
+    return {"mask": 2 * members // 3 + 1, "bfv+mask": members // 2 + 1}.get(suite or "", 2)
+
+
 SERVER, WITNESS, HOLDER, EVERYBODY = -1, -2, -3, -4
 """Numbers of the parties that are no clients; clients have numbers from 0 on. The key holder is the holder."""
 

@@ -33,7 +33,7 @@ from fuaudit.secure.messages import (
     require_distinct,
     require_enough,
 )
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER, has_key_holder
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
@@ -101,7 +101,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Wrong:
     """One thing that is wrong.
 
     Attributes:
@@ -123,7 +123,7 @@ class Checked:
     """What a transcript shows.
 
     Attributes:
-        findings: what is wrong; none where everything fits.
+        wrong: what is wrong; none where everything fits.
         opened: round and buffer -> what was opened there, where all of its messages fit.
         discarded: rounds and buffers of which nothing was opened.
         unplayed: rounds and members of buffers that were drawn, and of which no sum was told, whether attempts at them
@@ -135,7 +135,7 @@ class Checked:
             round have their digest.
     """
 
-    findings: tuple[Finding, ...]
+    wrong: tuple[Wrong, ...]
     opened: Mapping[tuple[int, int], Opened]
     discarded: tuple[tuple[int, int], ...]
     unplayed: tuple[tuple[int, tuple[int, ...]], ...]
@@ -166,8 +166,8 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
                 f"the chain tells of round {strange[0]}, and the training has rounds 1 to {known.rounds}"
             )
     except FuauditError as error:
-        return Checked((Finding("chain", _sentence(error)),), {}, (), (), (), 0, cannot(known, ()))
-    found: list[Finding] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
+        return Checked((Wrong("chain", _sentence(error)),), {}, (), (), (), 0, cannot(known, ()))
+    found: list[Wrong] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
     opened: dict[tuple[int, int], Opened] = {}
     unplayed: list[tuple[int, tuple[int, ...]]] = []
     unread, lots, attempts, columns = list[int](), _Lots(known), set[str](), dict[int, Ints]()
@@ -181,7 +181,7 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
         try:
             messages = messages_of(entries, body, Path(f"the envelopes of round {number}"))
         except FuauditError as error:
-            found.append(Finding("body", _sentence(error), number))
+            found.append(Wrong("body", _sentence(error), number))
             continue
         buffers = _Buffers(number, messages, known, add, attempts)
         found += [*lots.wrong(number, messages), *buffers.wrong(lots)]
@@ -212,44 +212,44 @@ def _sentence(error: FuauditError) -> str:
 # what needs no envelope
 
 
-def _wrong_heads(chain: Chain, known: Known) -> Iterator[Finding]:
+def _wrong_heads(chain: Chain, known: Known) -> Iterator[Wrong]:
     """Where the chain is not the one of which heads were told."""
     for number, head in sorted(known.heads.items()):
         if chain.head_after(number) != head:
-            yield Finding("head", f"the chain after round {number} is not the one whose head was told", number)
+            yield Wrong("head", f"the chain after round {number} is not the one whose head was told", number)
             return
     if known.heads and chain.cut(max(known.heads)) != chain:
-        yield Finding("head", f"the chain goes on behind round {max(known.heads)}, after which its last head was told")
+        yield Wrong("head", f"the chain goes on behind round {max(known.heads)}, after which its last head was told")
 
 
-def _wrong_roster(known: Known) -> Iterator[Finding]:
+def _wrong_roster(known: Known) -> Iterator[Wrong]:
     """Where two parties have one key: one of them could speak for both."""
     keys = Counter([*known.clients.values(), *(key for key in (known.witness, known.holder) if key)])
     for key in sorted(key for key, times in keys.items() if times > 1):
-        yield Finding("roster", f"{keys[key]} parties have the key {key[:8]}... each")
+        yield Wrong("roster", f"{keys[key]} parties have the key {key[:8]}... each")
 
 
-def _wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterator[Finding]:
+def _wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterator[Wrong]:
     """What lines alone tell of a round: all in the one order, each buffer ended, opened once and seldom tried."""
     told = {"terms", "columns"} & {entry.step for entry in entries}
     if agrees and told == {"terms"}:
-        yield Finding("order", "the server did not tell the columns that clients agreed on", number)
+        yield Wrong("order", "the server did not tell the columns that clients agreed on", number)
     if agrees and told == {"columns"}:
-        yield Finding("order", "the server told columns, and no sum was asked for", number)
+        yield Wrong("order", "the server told columns, and no sum was asked for", number)
     if not agrees and "columns" in told:
-        yield Finding("order", "the server told columns, and clients agree on none", number)
+        yield Wrong("order", "the server told columns, and clients agree on none", number)
     open_: dict[int, list[Entry]] = {}
     ended: list[list[Entry]] = []
     before: Entry | None = None
     for entry in entries:
         if entry.step == HIDDEN:
             sentence = f"line {entry.number} has step {HIDDEN}, which is for the eyes of one client"
-            yield Finding("message", sentence, number, entry.buffer)
+            yield Wrong("message", sentence, number, entry.buffer)
         if not _may_follow(before, entry):
             sentence = (
                 f"line {entry.number} has step {entry.step} of {named(entry.sender)}, which does not follow there"
             )
-            yield Finding("order", sentence, number, None if entry.step in OF_ROUND else entry.buffer)
+            yield Wrong("order", sentence, number, None if entry.step in OF_ROUND else entry.buffer)
         before = entry
         if entry.step in OF_ROUND:
             continue
@@ -258,31 +258,31 @@ def _wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterato
         if entry.step in ENDS:
             ended.append(open_.pop(entry.buffer))
     for buffer in open_:
-        yield Finding("order", "a buffer has no end: it was neither opened nor discarded", number, buffer)
+        yield Wrong("order", "a buffer has no end: it was neither opened nor discarded", number, buffer)
     for attempt in (*ended, *open_.values()):
         for (step, sender), times in Counter((one.step, one.sender) for one in attempt).items():
             if times > 1:
-                yield Finding("twice", f"{named(sender)} sent step {step} {times} times", number, attempt[0].buffer)
+                yield Wrong("twice", f"{named(sender)} sent step {step} {times} times", number, attempt[0].buffer)
     for buffer, times in Counter(one[-1].buffer for one in ended if one[-1].step in TOLD).items():
         if times > 1:
-            yield Finding("twice", f"a buffer was opened {times} times", number, buffer)
+            yield Wrong("twice", f"a buffer was opened {times} times", number, buffer)
     yield from _wrong_attempts(number, [*ended, *open_.values()])
     sums = Counter((one.buffer, one.step) for one in entries if one.step in ONCE)
     for (buffer, step), times in sums.items():
         if times > 1:
-            yield Finding("twice", f"step {step} of a buffer came {times} times in one round", number, buffer)
+            yield Wrong("twice", f"step {step} of a buffer came {times} times in one round", number, buffer)
 
 
-def _wrong_attempts(number: int, attempts: Sequence[Sequence[Entry]]) -> Iterator[Finding]:
+def _wrong_attempts(number: int, attempts: Sequence[Sequence[Entry]]) -> Iterator[Wrong]:
     """Attempts of a buffer behind that which was opened, and more than honest parties make."""
     opened = set[int]()
     for buffer, last in ((one[-1].buffer, one[-1].step) for one in attempts):
         if buffer in opened:
-            yield Finding("order", "a buffer was tried again after it was opened", number, buffer)
+            yield Wrong("order", "a buffer was tried again after it was opened", number, buffer)
         opened |= {buffer} if last in TOLD else set()
     for buffer, times in Counter(one[-1].buffer for one in attempts).items():
         if times > ATTEMPTS:
-            yield Finding("order", f"a buffer was tried {times} times, and {ATTEMPTS} are the most", number, buffer)
+            yield Wrong("order", f"a buffer was tried {times} times, and {ATTEMPTS} are the most", number, buffer)
 
 
 def _may_follow(one: Entry | None, other: Entry) -> bool:
@@ -320,7 +320,7 @@ class _Lots:
         self.right: dict[int, bytes] | None = None
         self.columns: Ints | None = None
 
-    def wrong(self, number: int, messages: Sequence[Message]) -> Iterator[Finding]:
+    def wrong(self, number: int, messages: Sequence[Message]) -> Iterator[Wrong]:
         """What is wrong with those of a round; ``right`` are all of them afterwards, None where one is wrong.
 
         Then ``columns`` are those that were told, None where nobody told some, or others than they can be.
@@ -330,7 +330,7 @@ class _Lots:
         self.right = self.columns = None
         if not self._known.ends:
             if lots or told:
-                yield Finding("lot", "there are contributions to a lot, and nobody committed to any", number)
+                yield Wrong("lot", "there are contributions to a lot, and nobody committed to any", number)
             return
         found = [*self._wrong(number, lots)]
         if not found:
@@ -343,26 +343,26 @@ class _Lots:
         keys = self._known.clients
         return Lot(self._known.context, number, clients, tuple(keys.get(client, "") for client in clients))
 
-    def _wrong_columns(self, number: int, told: Sequence[Message]) -> Iterator[Finding]:
+    def _wrong_columns(self, number: int, told: Sequence[Message]) -> Iterator[Wrong]:
         if not told:
             return
         lot = self._lot(number, tuple(sorted(self.right or {})))
         try:
             columns = columns_of(_one(told, "columns").require("columns", *limits(lot)["columns"], lot))
         except RefusedError as error:
-            yield Finding("message", _sentence(error), number)
+            yield Wrong("message", _sentence(error), number)
             return
         self.columns = columns
 
-    def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Finding]:
+    def _wrong(self, number: int, lots: Sequence[Message]) -> Iterator[Wrong]:
         known, clients = self._known, tuple(sorted({message.sender for message in lots}))
         due = clients if known.cohort is None else known.cohort(number)
         if not due:
-            yield Finding("lot", "nobody contributed to the lot", number)
+            yield Wrong("lot", "nobody contributed to the lot", number)
         for client in sorted({*due} - {*clients}):
-            yield Finding("lot", f"client {client} withheld its contribution to the lot", number)
+            yield Wrong("lot", f"client {client} withheld its contribution to the lot", number)
         if strangers := sorted({*clients} - ({*due} & known.clients.keys())):
-            yield Finding("lot", f"client {strangers[0]} contributed to the lot of a round that it is not in", number)
+            yield Wrong("lot", f"client {strangers[0]} contributed to the lot of a round that it is not in", number)
             return
         lot = self._lot(number, due)
         try:
@@ -370,12 +370,12 @@ class _Lots:
             for message in lots:
                 message.require("lot", *limits(lot)["lot"], lot)
         except RefusedError as error:
-            yield Finding("message", _sentence(error), number)
+            yield Wrong("message", _sentence(error), number)
             return
         for message in lots:
             if not self._fits(message.sender, known.earlier + number, message.body):
                 sentence = f"the contribution of client {message.sender} to the lot is not the one that it committed to"
-                yield Finding("lot", sentence, number)
+                yield Wrong("lot", sentence, number)
 
     def _fits(self, client: int, place: int, contribution: bytes) -> bool:
         at, last = self._last.get(client, (place, b""))
@@ -397,7 +397,7 @@ class _Buffers:
         self.opened: dict[int, Opened] = {}
         self.unplayed: list[tuple[int, ...]] = []
 
-    def wrong(self, lots: _Lots) -> Iterator[Finding]:
+    def wrong(self, lots: _Lots) -> Iterator[Wrong]:
         """What is wrong; what was opened and fits is in ``opened`` afterwards."""
         all_terms: list[Terms] = []
         for messages in self._played:
@@ -405,10 +405,10 @@ class _Buffers:
             try:
                 terms = _own_terms(messages)
             except RefusedError as error:
-                yield Finding("terms", _sentence(error), self.number, buffer)
+                yield Wrong("terms", _sentence(error), self.number, buffer)
                 continue
             all_terms.append(terms)
-            yield from (Finding(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages))
+            yield from (Wrong(*one, self.number, buffer) for one in self._wrong_buffer(terms, messages))
         yield from self._wrong_members(all_terms, lots)
         told = lots.columns
         if told is not None and all_terms:
@@ -416,7 +416,7 @@ class _Buffers:
             for terms in all_terms:
                 if (terms.columns, terms.coordinates) != due:
                     sentence = "the terms have another set of columns than the server told"
-                    yield Finding("terms", sentence, self.number, terms.buffer)
+                    yield Wrong("terms", sentence, self.number, terms.buffer)
 
     def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
         wrong = [("terms", sentence) for sentence in wrong_terms(terms, self._known, self.number)]
@@ -432,24 +432,24 @@ class _Buffers:
             wrong = [*_wrong_so_far(terms, messages, self._add)]
         yield from wrong
 
-    def _wrong_members(self, all_terms: Sequence[Terms], lots: _Lots) -> Iterator[Finding]:
+    def _wrong_members(self, all_terms: Sequence[Terms], lots: _Lots) -> Iterator[Wrong]:
         """Who is with whom: as the lot says, and each client in one buffer, with one answer."""
         known, buffers = self._known, dict[int, tuple[int, ...]]()
         for terms in all_terms:
             if buffers.setdefault(terms.buffer, terms.members) != terms.members:
-                yield Finding("buffer", "a buffer was tried again with other clients", self.number, terms.buffer)
+                yield Wrong("buffer", "a buffer was tried again with other clients", self.number, terms.buffer)
         for client, times in Counter(client for members in buffers.values() for client in members).items():
             if times > 1:
-                yield Finding("buffer", f"client {client} is in {times} buffers", self.number)
+                yield Wrong("buffer", f"client {client} is in {times} buffers", self.number)
         answers = Counter(
             message.sender for messages in self._played for message in messages if message.step == ANSWERS[known.suite]
         )
         for client, times in answers.items():
             if times > 1:
-                yield Finding("twice", f"client {client} answered {times} times in one round", self.number)
+                yield Wrong("twice", f"client {client} answered {times} times in one round", self.number)
         for terms in all_terms:
             if lots.right is not None and (others := sorted({*terms.members} - lots.right.keys())):
-                yield Finding("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
+                yield Wrong("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
         if known.buffers is None or (known.ends and lots.right is None):
             return
         drawn = [*known.buffers(self.number, lots.right or {})]
@@ -458,10 +458,10 @@ class _Buffers:
         )
         for terms in all_terms:
             if terms.members not in drawn:
-                yield Finding("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)
+                yield Wrong("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)
             elif not (terms.buffer < len(drawn) and drawn[terms.buffer] == terms.members):
                 sentence = f"clients {terms.members} were drawn as buffer {drawn.index(terms.members)}"
-                yield Finding("buffer", sentence, self.number, terms.buffer)
+                yield Wrong("buffer", sentence, self.number, terms.buffer)
 
     def _told_of(self, all_terms: Sequence[Terms]) -> set[tuple[int, tuple[int, ...]]]:
         """Numbers and members of the buffers of which a sum was told."""
@@ -659,7 +659,7 @@ def cannot(known: Known, unread: Sequence[int]) -> tuple[str, ...]:
     """What a transcript of a suite does not show, a sentence each."""
     found = [*_ALWAYS, _OF_SUITE[known.suite]]
     found += [_FILLED] if known.suite != "plain" else []
-    found += [_WORD] if known.suite.startswith("bfv") else []
+    found += [_WORD] if has_key_holder(known.suite) else []
     found += [] if known.heads else [_NO_HEAD]
     found += [] if known.ends else [_NO_LOT]
     if unread:

@@ -12,8 +12,9 @@ from fuaudit.secure import shamir
 from fuaudit.secure.bfv import CIPHERTEXT_BYTES, KEYLESS_BYTES, MODULI
 from fuaudit.secure.encrypted import LENGTH_BYTES
 from fuaudit.secure.envelope import FRONT_BYTES, limits
-from fuaudit.secure.masked import KEYS_BYTES, SEALED_BYTES, WORDS
+from fuaudit.secure.masked import KEYS_BYTES, WORDS, dealt_bytes
 from fuaudit.secure.messages import DIGEST_BYTES, SIGNATURE_BYTES, WAYS
+from fuaudit.secure.names import has_key_holder
 from fuaudit.secure.pairs import PUBLIC_BYTES
 from fuaudit.secure.streams import KEY_BYTES
 from fuaudit.secure.terms import LIBRARY, MOST_NUMBER, SLOTS, Terms, layout_of
@@ -52,7 +53,7 @@ def sent(suite: str, members: int, columns: int, bits: int, most: int) -> tuple[
     """
     if suite == "mask":
         return (Sent("client", "server", _of_masks(members, columns)),)
-    if suite not in ("bfv", "bfv+mask"):
+    if not has_key_holder(suite):
         return ()
     parts = layout_of(bits, most).ciphertexts(columns)
     row = parts * (LENGTH_BYTES + CIPHERTEXT_BYTES)
@@ -68,10 +69,9 @@ def sent(suite: str, members: int, columns: int, bits: int, most: int) -> tuple[
 
 def _of_masks(members: int, columns: int) -> int:
     """Keys, shares, a masked row, and shares again, each signed."""
-    shares = 2 * DIGEST_BYTES * (1 + members) + SEALED_BYTES * (members - 1)
     row = DIGEST_BYTES + 4 * (columns + WORDS)
     told = DIGEST_BYTES + shamir.SHARE_BYTES * members
-    return KEYS_BYTES + shares + row + told + 4 * SIGNATURE_BYTES
+    return KEYS_BYTES + dealt_bytes(members) + row + told + 4 * SIGNATURE_BYTES
 
 
 def recorded(suite: str, members: int, columns: int, bits: int, most: int) -> int:
@@ -81,7 +81,7 @@ def recorded(suite: str, members: int, columns: int, bits: int, most: int) -> in
         members: how many clients are in it; arguments else as those of :func:`sent`.
     """
     keys = tuple(f"{number:064x}" for number in range(members + 2))
-    witness, holder = keys[members:] if suite.startswith("bfv") else ("", "")
+    witness, holder = keys[members:] if has_key_holder(suite) else ("", "")
     terms = Terms(
         suite, tuple(range(members)), columns, bits, most, members, keys[:members], LIBRARY, MOST_NUMBER, MOST_NUMBER,
         "0" * 32, "0" * 64, witness, holder, "0" * 64,

@@ -21,15 +21,15 @@ from fuaudit.secure.apart import Apart
 from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_masks
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
-from fuaudit.secure.messages import Identity, Message, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS
+from fuaudit.secure.messages import Identity, Message, Signers, ids_bytes, list_digest, require_enough
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS, has_key_holder
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.silence import NOBODY, ORDER, is_here, unanswered
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
+from fuaudit.secure.terms import BITS, LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
 
 
 @dataclass
@@ -104,15 +104,6 @@ def remembered(messages: Iterable[Message]) -> Books:
     return books
 
 
-@dataclass(frozen=True)
-class Signers:
-    """The identities of a run, by which its parties sign in all rounds. Who made them ends them."""
-
-    clients: Mapping[int, Identity]
-    witness: Identity
-    holder: Identity
-
-
 Record = Callable[[Message], None]
 """Who is given every message of an opening, in the order in which they are sent."""
 
@@ -169,10 +160,15 @@ class Suite:
             raise UsageError(f"{SCARY} has no parties that could be processes")
         layout_of(2, self.most)
 
-    def start(self) -> None:
-        """The start-up test, once a process: the version of TenSEAL and the margin of noise. UsageError if it fails."""
-        if self.name.startswith("bfv"):
-            bfv.require_margin(layout_of(2, self.most).ring)
+    def start(self, bits: int = BITS[0]) -> None:
+        """The start-up test, once a process: the version of TenSEAL and the margin of noise for values of so many bits.
+
+        Raises:
+            UsageError: it fails, or there is no layout for such values.
+        """
+        ring = layout_of(bits, self.most).ring
+        if has_key_holder(self.name):
+            bfv.require_margin(ring)
 
     def sums(self, rows: Ints, bits: int) -> Ints:
         """The sums ``(c,)`` of rows ``(s, c)`` int64, whose values have so many bits.
@@ -232,7 +228,7 @@ class Suite:
             if at in books.kept.told:
                 return _told(*books.kept.told[at], sorted(names), columns, bits, summed)
         with ExitStack() as parties:
-            members, keyed = tuple(sorted(names)), self.name.startswith("bfv")
+            members, keyed = tuple(sorted(names)), has_key_holder(self.name)
             signing = signers or _new_signers(members, parties)
             keys = tuple(signing.clients[one].public for one in members)
             few = len(rows) if smallest is None else smallest
@@ -310,7 +306,7 @@ class Play:
 def _apart(play: Play) -> Opened:
     """Any suite, played by processes."""
     record = None if play.record is _nobody else play.record
-    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, play.books, record)
+    return play.books.apart.opened(play.terms, play.rows, play.signers, play.absent, play.books.of, record)
 
 
 def _plain(play: Play) -> Opened:

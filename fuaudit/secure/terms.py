@@ -20,7 +20,7 @@ import numpy as np
 
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.formats.forms import canonical_json, parse_canonical
-from fuaudit.secure.names import HOLDER, NO_BUFFER, WITNESS
+from fuaudit.secure.names import HOLDER, NO_BUFFER, WITNESS, has_key_holder
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints
 
@@ -178,7 +178,7 @@ class Terms:
             or min(self.round, self.buffer) < 0
         ):
             raise UsageError(f"clients, rounds and buffers have numbers from 0 to {MOST_NUMBER}")
-        if {bool(self.witness), bool(self.holder)} != {self.suite.startswith("bfv")}:
+        if {bool(self.witness), bool(self.holder)} != {has_key_holder(self.suite)}:
             raise UsageError(
                 f"a buffer of {self.suite!r} has witness and key holder if it has ciphertexts, and only then"
             )

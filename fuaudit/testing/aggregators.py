@@ -28,7 +28,8 @@ from fuaudit.testing.contexts import (
 )
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials, wide_trials
-from fuaudit.training.exchange import Exchange, exchanged
+from fuaudit.training.exchange import Exchange
+from fuaudit.training.one_round import exchanged
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import PUBLISHED, Chain, least_rows, published
 

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from fuaudit.data.dataset import Dataset
+from fuaudit.declared import must_say
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Request
 from fuaudit.registry import entries
@@ -130,7 +131,7 @@ def _check_less(
     )
     unlike = (None if whole is None else _bytes(whole)) != (None if less is None else _bytes(less))
     problems.require(
-        not unlike or word in getattr(audit, "uses", ()),
+        not unlike or word in (must_say(audit, "uses") or ()),
         f"{name}: its finding is another one where {word} is not at hand, and uses does not name {word!r}",
     )
 

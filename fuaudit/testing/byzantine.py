@@ -55,7 +55,7 @@ def _step(stage: Any) -> Step:
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
         made, new = whole(updates, context, state)
-        theirs = torch.isin(context.cohort.clients, torch.tensor(stage.clients)).unsqueeze(-1)
+        theirs = context.cohort.named(stage.clients).unsqueeze(-1)
         return {"rows": torch.where(theirs, made["rows"], updates).nan_to_num()}, new
 
     return step
@@ -73,7 +73,7 @@ def _check_sees(stage: Any, trial: Trial, problems: Problems) -> None:
     """With other rows and proposals where it does not look, each of its clients sends and proposes the same."""
     sees = says(stage, "sees")
     problems.require(sees in SEEN, f"it sees {sees!r}: say {', '.join(SEEN)}")
-    theirs = torch.isin(trial.context.cohort.clients, torch.tensor(stage.clients))
+    theirs = trial.context.cohort.named(stage.clients)
     for place in theirs.nonzero()[:, 0].tolist() if sees in SEEN else ():
         looked = SEEN[sees](theirs, place, torch.arange(len(theirs)))
         others = strange(trial.updates, place + trial.context.number)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.draws import Address, Labelled, Purpose
-from fuaudit.plans.stage_draws import Place, PublicDraws
+from fuaudit.plans.stage_draws import Part, PublicDraws
 from fuaudit.testing.tiny import key_of
 from fuaudit.training.rounds import ARRAYS, Cohort, ExchangeContext, RoundContext, State, StateShape
 
@@ -104,7 +104,7 @@ def wide_rounds(dtype: torch.dtype) -> Iterator[tuple[Tensor, ExchangeContext]]:
         yield updates, _context_of(clients, dtype, LATE + turn, WIDE_SIZES, WIDE_DIMENSION)
 
 
-FIRST = Place("client")
+FIRST = Part("client")
 """Where a part is tried."""
 
 
@@ -114,15 +114,15 @@ class _Others(PublicDraws):
     def __init__(self, client: int, together: bool) -> None:
         self._client, self._together = client, together
 
-    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+    def own(self, number: int, part: Part, client: int, occurrence: int) -> Labelled:
         """See :class:`~fuaudit.plans.stage_draws.StageDraws`."""
         if client == self._client:
-            return super().own(number, place, client, occurrence)
-        return Labelled(bytes(range(32)), place.address(number, 0)._replace(client=client, occurrence=occurrence))
+            return super().own(number, part, client, occurrence)
+        return Labelled(bytes(range(32)), part.address(number, 0)._replace(client=client, occurrence=occurrence))
 
-    def shared(self, number: int, place: Place) -> Labelled:
+    def shared(self, number: int, part: Part) -> Labelled:
         """See :class:`~fuaudit.plans.stage_draws.StageDraws`."""
-        return Labelled(bytes(range(32)), place.address(number, 0)) if self._together else super().shared(number, place)
+        return Labelled(bytes(range(32)), part.address(number, 0)) if self._together else super().shared(number, part)
 
 
 def others_changed(updates: Tensor, context: ExchangeContext, place: int) -> tuple[Tensor, ExchangeContext]:

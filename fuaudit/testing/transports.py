@@ -13,7 +13,7 @@ from fuaudit.declared import must_say, offers, says
 from fuaudit.testing.contexts import DIMENSION, Step, context_of, updates_of
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
-from fuaudit.training.exchange import Delivery
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.rounds import ARRAYS, Cohort, RoundContext, State
 
 

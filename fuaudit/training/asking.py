@@ -152,6 +152,14 @@ def is_tensor(tensor: object, like: Tensor | None = None) -> bool:
     return like is None or (tensor.dtype, tensor.device) == (like.dtype, like.device)
 
 
+def are_columns(columns: Tensor, count: int) -> bool:
+    """Whether columns ``(c,)`` int64 ascend from 0 to ``count`` - 1, each once."""
+    if not _is_columns(columns) or not len(columns):
+        return _is_columns(columns)
+    inside = 0 <= int(columns[0]) <= int(columns[-1]) < count
+    return inside and bool((columns[1:] > columns[:-1]).all())
+
+
 def _is_columns(columns: Any) -> bool:
     return is_tensor(columns) and str(columns.dtype) == "torch.int64" and columns.dim() == 1
 

@@ -10,7 +10,7 @@ from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Law, Population
 from fuaudit.plans.batch_laws import batches_of
-from fuaudit.plans.stage_draws import OF_SOLVER, Place
+from fuaudit.plans.stage_draws import OF_SOLVER, Part
 from fuaudit.plans.strange_laws import places_of
 from fuaudit.registry import called
 from fuaudit.text import counted
@@ -41,11 +41,11 @@ def capped(
     """
     from fuaudit.budgets.cap import capped as account
 
-    place = charged(exchange, solver)
-    part = part_at(exchange, solver, place)
-    told = released_by(part, dimension)
-    if why := in_the_way(exchange, solver, scaling, place, dimension):
-        refused = f"[budget] cannot account for {called(part)}: {why}"
+    part = charged(exchange, solver)
+    stage = part_at(exchange, solver, part)
+    told = released_by(stage, dimension)
+    if why := in_the_way(exchange, solver, scaling, part, dimension):
+        refused = f"[budget] cannot account for {called(stage)}: {why}"
         if why == SCALED:  # such runs were trained before: nobody knows what they spent, and they are no fault
             raise UsageError(refused, 'Say scaling = "none".')
         raise ExceededError(refused)
@@ -64,7 +64,7 @@ def most_at_once(law: Law, populations: Iterable[Population]) -> int:
     return max(places_of(law, population.of_laws) for population in populations)
 
 
-def charged(exchange: Exchange, solver: Any) -> Place:
+def charged(exchange: Exchange, solver: Any) -> Part:
     """Where the one part stands under which honest clients of a round release something: the solver, or a stage.
 
     Raises:
@@ -87,4 +87,4 @@ def charged(exchange: Exchange, solver: Any) -> Place:
             "Of fuaudit's own there are consensus, gaussian-noise and skellam-noise, and the solver dpsgd. Leave "
             "[budget] out where nothing is limited.",
         )
-    return Place("client", releasing[0])
+    return Part("client", releasing[0])

@@ -14,6 +14,12 @@ from typing import Any, TypeAlias
 
 from fuaudit.errors import PluginError
 
+COORDINATES, VALUES = "coordinates", "values"
+"""What stages call the numbers of coordinates, and what stands there: accounts of traffic read these words.
+
+All else that is sent counts as values.
+"""
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -61,6 +67,31 @@ class Rejected:
 
     client: int
     why: str
+
+
+NO_NUMBERS, WRONG_LENGTH, NOT_FINITE = "no numbers", "wrong length", "not finite"
+"""Why a row is not taken."""
+TWICE, LATE, NOT_IN_ROUND = "twice", "late", "not in the round"
+"""Why another message than the one of this round is not taken."""
+TOO_MANY_COORDINATES, COORDINATES_TWICE, COORDINATES_OUTSIDE = (
+    "too many coordinates",
+    "coordinates twice",
+    "coordinates out of range",
+)
+"""Why a proposal of coordinates is not taken."""
+REJECTED_FOR = (
+    NO_NUMBERS,
+    WRONG_LENGTH,
+    NOT_FINITE,
+    TWICE,
+    LATE,
+    NOT_IN_ROUND,
+    TOO_MANY_COORDINATES,
+    COORDINATES_TWICE,
+    COORDINATES_OUTSIDE,
+)
+"""Why a message of a real federation is not taken. Records name these by their places here: new ones come at the end.
+"""
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from fuaudit.registry import called
 from fuaudit.training.asking import asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine, single_threaded
 from fuaudit.training.events import Told, as_table
-from fuaudit.training.exchange import Exchange, exchanged, first_state, server_half
+from fuaudit.training.exchange import Exchange, first_state
 from fuaudit.training.federation import per_client_state
 from fuaudit.training.noisy_steps import steps_of
+from fuaudit.training.one_round import exchanged, server_half
 from fuaudit.training.received import NONE_RECEIVED, Received
 from fuaudit.training.rounds import (
     CLIENT,

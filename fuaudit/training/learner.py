@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Protocol
 
 from fuaudit.errors import UsageError
-from fuaudit.plans import Law
+from fuaudit.plans import Law, UniformLaw
 
 
 class Learner(Protocol):
@@ -47,3 +48,35 @@ def require_step_sizes(step_size: float, decay: float) -> None:
         raise UsageError(f"step_size must be above 0 and finite, not {step_size}")
     if not 0 < decay <= 1:
         raise UsageError(f"decay must be above 0 and at most 1, not {decay}")
+
+
+@dataclass(frozen=True)
+class UniformLearner:
+    """The options of a learner whose cohorts and batches are drawn by the uniform law, and that law.
+
+    A learner is made from it: it adds what else a learner declares.
+
+    Attributes:
+        rounds: how many rounds are trained.
+        cohort: K, the distinct clients of a round.
+        steps: E, the steps of a participation.
+        batch: the samples of a step; fewer where the client has fewer.
+        step_size: the step size of clients in the first round.
+        decay: what the step size is multiplied by from round to round, in (0, 1].
+    """
+
+    rounds: int
+    cohort: int
+    steps: int
+    batch: int
+    step_size: float
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_step_sizes(self.step_size, self.decay)
+        _ = self.law
+
+    @property
+    def law(self) -> UniformLaw:
+        """How rounds are drawn: clients without replacement."""
+        return UniformLaw(self.rounds, self.cohort, self.steps, self.batch, replacement=False)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from fuaudit.training.asking import are_columns
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.events import Event, Rejected, Summed
-from fuaudit.training.exchange import Delivery
 from fuaudit.training.rounds import Cohort, ExchangeContext
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Received:
         counts: of how many participations each row is the mean; None where rows are shown.
         absent: the places of those who did not answer, ascending.
         rejected: whose messages were not taken and why, a pair of client and reason each, ascending; reasons are of
-            :data:`~fuaudit.training.exchange.REJECTED_FOR`.
+            :data:`~fuaudit.training.events.REJECTED_FOR`.
         discarded: how many sums were not taken.
         coordinates: which columns all agreed on, ``(c,)``, ascending; None for all.
     """
@@ -77,10 +78,10 @@ class Received:
         if (self.coordinates is not None) != agreeing:
             yield "coordinates that nobody agreed on" if not agreeing else "no coordinates that all agreed on"
             return
-        columns = range(dimension) if self.coordinates is None else self.coordinates.tolist()
-        if not _ascending(columns) or not set(columns) <= set(range(dimension)):
+        if self.coordinates is not None and not are_columns(self.coordinates, dimension):
             yield "coordinates that are none of the model, or not in order"
-        if self.rows.ndim != 2 or self.rows.shape[1] != len(columns):
+        columns = dimension if self.coordinates is None else self.coordinates.numel()
+        if self.rows.ndim != 2 or self.rows.shape[1] != columns:
             yield "rows of another length"
         if (self.counts is not None) != sums or (self.places is None) != sums:
             yield "rows of clients behind sums" if sums else "sums where rows are shown"

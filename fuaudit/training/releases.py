@@ -13,7 +13,7 @@ from typing import Any
 from fuaudit.config import Config, stage_kind
 from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import FuauditError, PluginError
-from fuaudit.plans.stage_draws import OF_SOLVER, Place
+from fuaudit.plans.stage_draws import OF_SOLVER, Part
 from fuaudit.registry import blaming, called, find, is_strange, singular
 from fuaudit.training.events import Released, require_event
 from fuaudit.training.exchange import Exchange
@@ -31,7 +31,7 @@ NOISY_ROWS = frozenset({"gaussian", "skellam"})
 NOISY = NOISY_ROWS | {"dpsgd"}
 """Mechanisms under which all that a client sends has noise."""
 
-Part = tuple[str, str]
+Named = tuple[str, str]
 """Kind and name of a plugin."""
 
 
@@ -65,37 +65,37 @@ def require_releases(exchange: Exchange, columns: int) -> None:
             released_by(stage, columns)
 
 
-def part_at(exchange: Exchange, solver: Any, place: Place) -> Any:
+def part_at(exchange: Exchange, solver: Any, part: Part) -> Any:
     """The solver, or a client stage."""
-    return solver if place == OF_SOLVER else exchange.client_stages.stages[place.number]
+    return solver if part == OF_SOLVER else exchange.client_stages.stages[part.number]
 
 
-def in_the_way(exchange: Exchange, solver: Any, scaling: str, place: Place, columns: int) -> str:
+def in_the_way(exchange: Exchange, solver: Any, scaling: str, part: Part, columns: int) -> str:
     """Why no account holds of what the solver, or a client stage, says that it releases; empty for nothing.
 
     Raises:
         PluginError: as :func:`released_by`.
     """
     # client stages get what the solver lets out, so none of them can let out what it had
-    if place != OF_SOLVER:
-        if any(map(is_agreement, exchange.client_stages.stages[: place.number])):
+    if part != OF_SOLVER:
+        if any(map(is_agreement, exchange.client_stages.stages[: part.number])):
             return BEHIND
-        if way := past(exchange, place.number):
+        if way := past(exchange, part.number):
             return way
-    part = part_at(exchange, solver, place)
-    told = released_by(part, columns).mechanism if says(part, "releases") else ""
+    stage = part_at(exchange, solver, part)
+    told = released_by(stage, columns).mechanism if says(stage, "releases") else ""
     if told in NOISY_ROWS and (beside := beside_rows(solver)):
         return beside
     return SCALED if told in NOISY and scaling != "none" else ""
 
 
-def no_word(place: Place, name: str) -> str:
+def no_word(part: Part, name: str) -> str:
     """Why the word of a part is not taken by itself; empty for one of fuaudit's own, which tests look at."""
-    kind, part = ("solvers", "solver") if place == OF_SOLVER else ("client_stages", "stage")
-    return "" if _is_own(kind, name) else f"the {part} {name!r} is not fuaudit's own, and {NO_WORD}"
+    kind, what = ("solvers", "solver") if part == OF_SOLVER else ("client_stages", "stage")
+    return "" if _is_own(kind, name) else f"the {what} {name!r} is not fuaudit's own, and {NO_WORD}"
 
 
-def outside_parts(config: Config, exchange: Exchange, place: Place) -> str:
+def outside_parts(config: Config, exchange: Exchange, part: Part) -> str:
     """Why parts of other packages around the solver, or a client stage, leave no account of it; empty for nothing.
 
     What they are given decides. Whoever is given the rows of all clients in front of the noise may send one row as
@@ -103,52 +103,52 @@ def outside_parts(config: Config, exchange: Exchange, place: Place) -> str:
     and one row after another, and can put what it was given before into the rest. Whoever reads or deals rows may keep
     them, and a part behind the noise may put them back. One behind it alone is given nothing but what has noise.
     """
-    if all_rows := _of_others(_given_all_rows(config, exchange, place)):
+    if all_rows := _of_others(_given_all_rows(config, exchange, part)):
         return f"{all_rows[0]} is not fuaudit's own, {GIVEN}"
     if before := _of_others(_in_front_of_updates(config)):
         return f"{before[0]} is not fuaudit's own, {ONE_ON_ANOTHER}"
-    if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, place))):
+    if (keeping := _of_others(_given_some_rows(config))) and (behind := _of_others(_behind(config, part))):
         return f"{keeping[0]} and {behind[0]} are not fuaudit's own: {PUT_BACK}"
     return ""
 
 
-def _given_all_rows(config: Config, exchange: Exchange, place: Place) -> list[Part]:
+def _given_all_rows(config: Config, exchange: Exchange, part: Part) -> list[Named]:
     """What treats the rows of a round in front of a part, and who proposes in it where it is an agreement.
 
     In front of a solver there is nothing: its noise is in the steps.
     """
-    if place == OF_SOLVER:
+    if part == OF_SOLVER:
         return []
     stages: tuple[Any, ...] = exchange.client_stages.stages
-    number = place.number
+    number = part.number
     later = range(number + 1, len(stages)) if is_agreement(stages[number]) else ()
     at = [*range(number), *(one for one in later if offers(stages[one], "proposals"))]
     return [("solvers", config.solver["use"]), *_parts("client", [config.client[one] for one in at])]
 
 
-def _in_front_of_updates(config: Config) -> list[Part]:
+def _in_front_of_updates(config: Config) -> list[Named]:
     """What treats rows before a gradient, or an update, is clipped."""
     return [("models", config.model["use"]), *_parts("adversary", config.adversary)]
 
 
-def _given_some_rows(config: Config) -> list[Part]:
+def _given_some_rows(config: Config) -> list[Named]:
     """What is given rows otherwise: as they are read and dealt."""
     return [("datasets", config.data["use"]), ("partitions", config.partition["use"])]
 
 
-def _behind(config: Config, place: Place) -> list[Part]:
+def _behind(config: Config, part: Part) -> list[Named]:
     """What is given rows as the solver, or a client stage, left them."""
     transport = _parts("transport", [config.transport] if config.transport else [])
-    later = config.client if place == OF_SOLVER else config.client[place.number + 1 :]
+    later = config.client if part == OF_SOLVER else config.client[part.number + 1 :]
     return [*_parts("client", later), *transport, *_parts("server", config.server)]
 
 
-def _parts(key: str, tables: Iterable[Mapping[str, Any]]) -> list[Part]:
+def _parts(key: str, tables: Iterable[Mapping[str, Any]]) -> list[Named]:
     """Kind and name of each of some tables of an exchange."""
     return [(stage_kind(table, key), table["use"]) for table in tables]
 
 
-def _of_others(parts: Iterable[Part]) -> list[str]:
+def _of_others(parts: Iterable[Named]) -> list[str]:
     """Those of some parts, by kind and name, that are of other packages, in words."""
     return [f"the {singular(kind)} {name!r}" for kind, name in parts if not _is_own(kind, name)]
 
@@ -159,12 +159,6 @@ def _is_own(kind: str, name: str) -> bool:
         return find(kind, name).own
     except FuauditError:
         return False
-
-
-def byzantine(exchange: Exchange) -> tuple[int, ...]:
-    """The clients who send what they like in some stage, ascending: what limits others need not limit them."""
-    stages: tuple[Any, ...] = exchange.client_stages.stages
-    return tuple(sorted({client for at in exchange.byzantine for client in stages[at].clients}))
 
 
 def past(exchange: Exchange, number: int) -> str:

@@ -7,7 +7,7 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fuaudit.draws import Labelled
-    from fuaudit.plans.stage_draws import Place, StageDraws
+    from fuaudit.plans.stage_draws import Part, StageDraws
 
 State: TypeAlias = dict[str, "Tensor"]
 
@@ -117,6 +117,12 @@ class Cohort:
         """
         taken = self.steps > 0
         return taken if self.empties else taken & (self.sizes > 0)
+
+    def named(self, clients: Iterable[int]) -> Tensor:
+        """At which places some clients stand, bool ``(*s, n)``."""
+        import torch
+
+        return torch.isin(self.clients, self.clients.new_tensor([*clients]))
 
     def counted(self, rows: int) -> Cohort:
         """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.
@@ -250,12 +256,12 @@ class ExchangeContext(RoundContext):
         tell = telling(self.told, part)
         return RoundContext(self.number, self.cohort, self.vectors, self.step_size, self.coordinates, tell)
 
-    def at(self, place: Place, stage: object, clients: Collection[int] | None = ()) -> RoundContext:
+    def at(self, part: Part, stage: object, clients: Collection[int] | None = ()) -> RoundContext:
         """The round as a part of the exchange sees it: with its own draws if it says that it draws, and no others.
 
         ``clients``: whose own draws it can make, None for those of all rows; transport and server make nobody's.
         """
-        bare = self.bare(str(place))
+        bare = self.bare(str(part))
         if not self.draws or not says(stage, "draws"):
             return bare
         (draws,), number, places = self.draws, self.number, self.cohort.clients.tolist()
@@ -267,12 +273,12 @@ class ExchangeContext(RoundContext):
             client = places[row]
             if clients is not None and client not in clients:
                 return _nobodys(row)
-            return draws.own(number, place, client, places[:row].count(client))
+            return draws.own(number, part, client, places[:row].count(client))
 
         def together() -> Labelled:
-            if place.chain == "transport" and must_say(stage, "shows") == "sums":
-                return draws.lot(number, place, sorted(set(places)))
-            return draws.shared(number, place)
+            if part.chain == "transport" and must_say(stage, "shows") == "sums":
+                return draws.lot(number, part, sorted(set(places)))
+            return draws.shared(number, part)
 
         return replace(bare, own=own, together=together)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans.stage_draws import Place
+from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import called, is_strange
 from fuaudit.training.asking import STATE, Kind, a, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
@@ -63,6 +63,12 @@ def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
     for place in range(1, updates.shape[-2]):
         total += updates[..., place, :] * weights[..., place, None]
     return total.unsqueeze(-2)
+
+
+def mean(rows: Tensor) -> Tensor:
+    """The mean of rows, one at least, added in the order of places: ``(*s, n, d) -> (*s, 1, d)``."""
+    count = rows.shape[-2]
+    return weighted_sum(rows, rows.new_full(rows.shape[:-1], 1 / count))
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ class Chain:
                 return updates[..., :0, :], state
             prefix = f"{number}."
             old = stripped(prefix, state)
-            here = context.at(Place("server", number), stage)
+            here = context.at(Part("server", number), stage)
             given = updates
             updates, own = asked(stage, "apply", rows_and_state(updates, columns_alone=True), updates, here, old)
             require_form(stage, old, own)

@@ -13,11 +13,20 @@ from torch import Tensor
 
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
-from fuaudit.training.events import Rejected
-from fuaudit.training.exchange import NOT_FINITE, REJECTED_FOR
+from fuaudit.training.asking import are_columns
+from fuaudit.training.events import (
+    LATE,
+    NO_NUMBERS,
+    NOT_FINITE,
+    NOT_IN_ROUND,
+    REJECTED_FOR,
+    TWICE,
+    WRONG_LENGTH,
+    Rejected,
+)
 from fuaudit.training.received import Received
 
-OF_ANOTHER = "twice", "late", "not in the round"
+OF_ANOTHER = TWICE, LATE, NOT_IN_ROUND
 """Reasons that are about another message than the one of this round that was taken."""
 
 
@@ -104,8 +113,7 @@ class Inbox:
             told = "rows have come already" if self.agreeing else "the clients of this config agree on no coordinates"
             raise UsageError(f"coordinates cannot be agreed on: {told}")
         found = _columns_of(coordinates)
-        inside = found is not None and (not len(found) or 0 <= int(found[0]) <= int(found[-1]) < self.dimension)
-        if found is None or not inside or not bool((found[1:] > found[:-1]).all()):
+        if found is None or not are_columns(found, self.dimension):
             raise UsageError(f"coordinates must ascend, each once, as whole numbers from 0 to {self.dimension - 1}")
         self.coordinates = found
 
@@ -119,9 +127,9 @@ class Inbox:
         places = [place for place, one in enumerate(self.cohort) if one == whole(client)]
         free = [place for place in places if place not in self.rows]
         if not places:
-            return self._note(client, "not in the round")
+            return self._note(client, NOT_IN_ROUND)
         if not free:
-            return self._note(client, "twice")
+            return self._note(client, TWICE)
         found = self._numbers(update)
         if isinstance(found, str):
             return self._note(client, found)
@@ -203,13 +211,13 @@ class Inbox:
         try:
             found = _dense(given)
             if found is None or found.is_complex() or found.dtype is torch.bool:
-                return "no numbers"
+                return NO_NUMBERS
             if found.shape != (self._columns,):
-                return "wrong length"
+                return WRONG_LENGTH
             mean = (found.to(torch.float64) / count if count > 1 else found).to(self.dtype, copy=True)
             return mean if bool(mean.isfinite().all()) else NOT_FINITE
         except Exception:  # whatever came in a message: it may be of any class, and of kinds that torch only stores
-            return "no numbers"
+            return NO_NUMBERS
 
 
 def _dense(given: Any) -> Tensor | None:

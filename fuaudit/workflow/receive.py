@@ -30,7 +30,7 @@ from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.events import Rejected
+from fuaudit.training.events import LATE, NOT_IN_ROUND, Rejected
 from fuaudit.training.execute import RoundState, execute, require_finite
 from fuaudit.training.received import Received
 from fuaudit.training.setup import Setup, setup
@@ -133,7 +133,7 @@ class Reception:
     def _stray(self, number: Any) -> str:
         """Why a message of another round than the open one is not taken."""
         named = whole(number)
-        return "not in the round" if named is None or named > self._done else "late"
+        return NOT_IN_ROUND if named is None or named > self._done else LATE
 
     def reject(self, client: Any, why: str) -> Rejected:
         """Note that the server itself did not take a client's message, for one of the known reasons.

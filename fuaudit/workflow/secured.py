@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-from fuaudit.declared import offers
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan, Population
 from fuaudit.runs.ledger import Ledger, suite_of
@@ -23,8 +21,6 @@ from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
-from fuaudit.training.asking import asked
-from fuaudit.training.exchange import BUFFERS
 from fuaudit.training.publishing import require_unpublished
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
@@ -75,7 +71,7 @@ def books_of(writer: RunWriter, plan: Plan) -> Books:
         return Books()
     messages = messages_after(writer.path, writer.transcript.chain, max(writer.stored, default=0))
     books = remembered(messages)
-    books.kept = kept(writer, plan, messages)
+    books.kept = kept(writer.run, writer.transcript, plan, messages)
     return books
 
 
@@ -86,9 +82,9 @@ def require_secured(ready: Setup, suite: str | None, population: Population, apa
     """
     with secured(ready, suite, Books(), apart):
         exchange = ready.procedure.exchange
-        if suite is not None and offers(exchange.transport, "buffers"):
+        if suite is not None:
             places = ready.learner.law.places(population.of_laws)
-            found = [Buffer(*pair) for pair in asked(exchange.transport, "buffers", BUFFERS, places)]
+            found = [Buffer(*pair) for pair in exchange.buffers(places)]
             require_unpublished(exchange, found, suite, population.empty)
 
 
@@ -98,12 +94,10 @@ def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int
     0 where no suite makes the sums, and where clients agree on some columns: how many these are nobody knows before.
     """
     exchange = ready.procedure.exchange
-    if suite is None or exchange.agrees or not offers(exchange.transport, "buffers"):
+    if suite is None or exchange.agrees or not (buffers := exchange.buffers(places)):
         return 0
-    transport: Any = exchange.secured(suite, Books()).transport
-    buffers = asked(exchange.transport, "buffers", BUFFERS, places)
-    columns, bits, most = ready.procedure.layout.dimension, transport.bits, transport.suite.most
-    sums = sum(recorded(suite, size, columns, bits, most) for size, _ in buffers if size > 1)
+    columns, fields = ready.procedure.layout.dimension, exchange.secured(suite, Books()).fields
+    sums = sum(recorded(suite, size, columns, *fields) for size, _ in buffers if size > 1)
     return rounds * (sums + lot_bytes(places))
 
 

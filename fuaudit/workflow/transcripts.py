@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fuaudit.commitments.identities import identity_of
 from fuaudit.commitments.lots import Lots, context_of
@@ -17,14 +16,11 @@ from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of, names_of_transcript
 from fuaudit.secure.envelope import terms_of
-from fuaudit.secure.messages import OF_ROUND, Identity, Message
+from fuaudit.secure.messages import OF_ROUND, Identity, Message, Signers
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.suites import Kept, Signers
+from fuaudit.secure.suites import Kept
 from fuaudit.secure.terms import Lot, Opened, Terms, columns_bytes
 from fuaudit.secure.transcript import ENDS, Chain, Transcript, messages_of, opened_in, read_chain
-
-if TYPE_CHECKING:
-    from fuaudit.workflow.writer import RunWriter
 
 
 class Keeper:
@@ -107,15 +103,17 @@ def _told(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[Terms, Ope
     return {(end.round, end.buffer): (terms[end.terms], opened[end.buffer]) for end in ends if end.step != "discard"}
 
 
-def kept(writer: RunWriter, plan: Plan, messages: Sequence[Message] = ()) -> Kept:
-    """What a run that keeps a transcript brings to its openings; ``writer`` has one.
+def kept(run: Run, keeper: Keeper, plan: Plan, messages: Sequence[Message] = ()) -> Kept:
+    """What a run brings to its openings, of which a keeper keeps the messages.
 
     ``messages``: those of a round that broke off.
+
+    Raises:
+        EvidenceError: the run has no secrets.
     """
-    run, keeper = writer.run, writer.transcript
     secrets = run.secrets
-    if keeper is None or secrets is None:
-        raise EvidenceError(f"{run.path} has no transcript, or no secrets from which keys follow that sign in it")
+    if secrets is None:
+        raise EvidenceError(f"{run.path} has no secrets from which keys follow that sign in its transcript")
     signers = Signers(_Identities(secrets.generations[0]), *map(identity_of, secrets.parties))
     done = {step: {message.round for message in messages if message.step == step} for step in OF_ROUND}
     reveal = _revealing(run, plan, keeper, signers, done["lot"])

@@ -13,6 +13,7 @@ from fuaudit.plugins import (
     Delivery,
     Purpose,
     Released,
+    Sent,
     Stateless,
     Steps,
     UsageError,
@@ -53,6 +54,24 @@ class ClaimsNoise(Stateless):
 
     def releases(self, columns):
         return Released("gaussian", {"noise": self.noise})
+
+
+@dataclass(frozen=True)
+class Sketch(Stateless):
+    """Leaves whole numbers of a step, and tells of them with a header of 4 bytes."""
+
+    bits: int = 8
+    step: float = 2.0**-8
+    abrupt: ClassVar[bool] = True
+
+    def step_of(self, columns):
+        return self.step
+
+    def apply(self, updates, context, state):
+        for client in context.cohort.clients.tolist():
+            context.tell(Sent(client, "update", 4 + (updates.shape[-1] * self.bits + 7) // 8))
+        most = 2 ** (self.bits - 1) - 1
+        return (updates / self.step).round().clamp(-most, most) * self.step, state
 
 
 KEPT = {}

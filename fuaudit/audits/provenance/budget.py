@@ -12,14 +12,14 @@ from fuaudit.budgets.mechanisms import assumed
 from fuaudit.budgets.spent import UNTOLD
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
-from fuaudit.plans.stage_draws import OF_SOLVER, Place
+from fuaudit.plans.stage_draws import OF_SOLVER, Part
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.released import asked_of_clients, lost_elsewhere, release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full, span
 from fuaudit.training.capped import capped, charged, most_at_once
-from fuaudit.training.releases import byzantine, no_word, outside_parts, part_at
+from fuaudit.training.releases import no_word, outside_parts, part_at
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -34,8 +34,8 @@ def budget(run: Run, target: Target) -> CheckResult:
         solver = build("solvers", run.config.solver)
         terms = run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling
         found = capped(target, *terms)
-        place = charged(run.exchange, solver)
-        of_part = release_of(str(place), part_at(run.exchange, solver, place), dimension)
+        part = charged(run.exchange, solver)
+        of_part = release_of(str(part), part_at(run.exchange, solver, part), dimension)
     except ExceededError as error:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")
     except UsageError as error:
@@ -70,7 +70,7 @@ def budget(run: Run, target: Target) -> CheckResult:
         f"{'Of a training alone, the' if beyond else 'The'} {counted(found.rounds, 'participation')} that a client of "
         f"{name_of(run)} can have keep to the budget of its config, epsilon {in_full(target.epsilon)} at delta "
         f"{in_full(target.delta)}. What other runs of the lineage released is not counted.",
-        f"{beyond}{assumed(found, target)}{_at_its_word(run, place)}{_behind(others)}{_lost(run)}{_covered(run)}",
+        f"{beyond}{assumed(found, target)}{_at_its_word(run, part)}{_behind(others)}{_lost(run)}{_covered(run)}",
     )
 
 
@@ -102,10 +102,10 @@ def _behind(others: Collection[str]) -> str:
     return f" What {', '.join(sorted(others))} told of acts behind the clients, and the budget does not charge it."
 
 
-def _at_its_word(run: Run, place: Place) -> str:
+def _at_its_word(run: Run, part: Part) -> str:
     """What an account takes on the word of other packages, as sentences; empty where all parts are fuaudit's own."""
-    table = run.config.solver if place == OF_SOLVER else run.config.client[place.number]
-    found = (no_word(place, table["use"]), outside_parts(run.config, run.exchange, place))
+    table = run.config.solver if part == OF_SOLVER else run.config.client[part.number]
+    found = (no_word(part, table["use"]), outside_parts(run.config, run.exchange, part))
     return "".join(f" The budget takes parts of other packages at their word: {why}." for why in found if why)
 
 
@@ -118,5 +118,5 @@ def _lost(run: Run) -> str:
 
 def _covered(run: Run) -> str:
     """Whom a budget leaves out, as a sentence; empty for nobody."""
-    named = ", ".join(map(str, byzantine(run.exchange)))
+    named = ", ".join(map(str, sorted(run.exchange.deviating)))
     return f" Clients who are Byzantine by the config are not covered: {named}." if named else ""

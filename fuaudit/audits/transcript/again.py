@@ -12,7 +12,7 @@ from fuaudit.audits.transcript.known import told_rounds
 from fuaudit.runs.encoding import same_round
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
-from fuaudit.secure.recheck import Finding
+from fuaudit.secure.recheck import Wrong
 from fuaudit.secure.suites import Books, Kept
 from fuaudit.secure.terms import Opened
 from fuaudit.secure.transcript import opened_in
@@ -73,14 +73,14 @@ def again(case: Case) -> Again:
     return Again(opened, columns, min(others, default=None))
 
 
-def other_sums(found: Mapping[tuple[int, int], Opened], due: Again) -> Iterator[Finding]:
+def other_sums(found: Mapping[tuple[int, int], Opened], due: Again) -> Iterator[Wrong]:
     """Where sums that were opened are not those of the rows."""
     for at in sorted(found.keys() | due.opened.keys()):
         one, other = found.get(at), due.opened.get(at)
         if one is None or other is None:
             what = "was not opened, and the rows have one" if one is None else "was opened, and the rows have none"
-            yield Finding("sum", f"a sum {what}", *at)
+            yield Wrong("sum", f"a sum {what}", *at)
         elif one.members != other.members or not np.array_equal(one.sums, other.sums):
-            yield Finding("sum", "what was opened is not the sum of the rows of the clients that were drawn", *at)
+            yield Wrong("sum", "what was opened is not the sum of the rows of the clients that were drawn", *at)
     if due.others is not None:
-        yield Finding("sum", "the stored model is not the one that the sums of the rows make", due.others)
+        yield Wrong("sum", "the stored model is not the one that the sums of the rows make", due.others)

@@ -28,8 +28,8 @@ from fuaudit.audits.transcript.known import (
     wrong_rule,
 )
 from fuaudit.audits.transcript.left_out import left_out
-from fuaudit.audits.transcript.served import Served, is_exported, named_otherwise, served, unordered
-from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, wrong_told
+from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
+from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import CHAIN, MODEL, RECORDED
@@ -37,8 +37,7 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
-from fuaudit.secure.recheck import Checked, recheck
-from fuaudit.secure.recheck import Finding as Wrong
+from fuaudit.secure.recheck import Checked, Wrong, recheck
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -162,7 +161,7 @@ class Transcript:
 
         counts = () if checked.unread else wrong_counts(run, checked)
         rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
-        if wrong := [*lost, *checked.findings, *counts, *rules, *telling_differences(case)]:
+        if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
         if checked.unread:
@@ -174,7 +173,7 @@ class Transcript:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
             more = [] if made is None else [*other_sums(checked.opened, made)]
-            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.findings, *more])], *trusted)
+            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.wrong, *more])], *trusted)
         if run.sealed:
             return _of_view(case, checked, half, anchor, finding)
         if made is None:
@@ -208,7 +207,7 @@ def _left_open(case: Case, checked: Checked, anchor: CheckResult) -> str:
 
 
 def _of_view(
-    case: Case, checked: Checked, half: Served, anchor: CheckResult, finding: Callable[..., Finding]
+    case: Case, checked: Checked, half: ServerHalf, anchor: CheckResult, finding: Callable[..., Finding]
 ) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
     if not is_exported(case.run):
@@ -246,6 +245,7 @@ def _of_view(
         AS_COMMITTED,
         FIGURES_TOLD,
         *[COLUMNS_TOLD] * case.run.exchange.agrees,
+        *sizes_told(case.run),
         *filter(None, [named.trusts]),
         *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
     )
@@ -271,7 +271,7 @@ def _on_unplayed(run: Run, checked: Checked) -> list[str]:
     return found
 
 
-def _platforms(case: Case, half: Served) -> tuple[Sequence[str], tuple[str, ...]]:
+def _platforms(case: Case, half: ServerHalf) -> tuple[Sequence[str], tuple[str, ...]]:
     """Why bits of the server's half need not agree; empty where they must, and what that assumes."""
     if case.dataset is not None:
         return case.rerun.elsewhere(case.run), (EQUAL_BITS,)

@@ -24,7 +24,7 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.noise import noise_of, step_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.secure.recheck import Finding
+from fuaudit.secure.recheck import Wrong
 from fuaudit.training.rounds import SERVER, owner_of
 from fuaudit.verification.case import Case
 
@@ -58,7 +58,7 @@ CANCELS = (
 )
 
 
-def telling_differences(case: Case) -> Iterator[Finding]:
+def telling_differences(case: Case) -> Iterator[Wrong]:
     """Rounds that the run and an ancestor at hand both opened from one model, without noise that was drawn anew.
 
     A child takes its suite from its parent. One whose ancestor names none, or another, is shown beside another training
@@ -69,11 +69,11 @@ def telling_differences(case: Case) -> Iterator[Finding]:
         if (other := suite_of(ancestor.ledger)) != suite:
             named = "no suite" if other is None else repr(other)
             said = f"the ledger of {ancestor.path.name} names {named}, and {suite!r} made the sums of this run"
-            yield Finding("another suite", f"{said}: a child takes it from its parent")
+            yield Wrong("another suite", f"{said}: a child takes it from its parent")
     for child, parent in pairwise((case.run, *case.evidence.ancestors)):
         if isinstance(child, Run) and isinstance(parent, Run) and other_contexts(child, parent):
             said = f"the contexts of {child.path.name} do not go on from those of {parent.path.name}"
-            yield Finding("context", f"{said}, and they are under every signature")
+            yield Wrong("context", f"{said}, and they are under every signature")
     yield from _not_kept(case)
     if not case.run.is_child or noise_of(case.run) is not None:
         return
@@ -82,7 +82,7 @@ def telling_differences(case: Case) -> Iterator[Finding]:
             for number in sorted(_rounds(case.run) & _rounds(ancestor)):
                 if _are_near(case.run, _before(case.run, number), _before(ancestor, number)):
                     where = f"sums of this round were opened here and in {ancestor.path.name} from one model"
-                    yield Finding("difference", where + NO_NOISE, number)
+                    yield Wrong("difference", where + NO_NOISE, number)
 
 
 def uncovered(case: Case) -> str:
@@ -107,7 +107,7 @@ def covered_by(case: Case) -> list[str]:
     return [COVERED.format(noise=noise.in_words, of_whom=of_whom), *[CANCELS] * noise.cancels]
 
 
-def _not_kept(case: Case) -> Iterator[Finding]:
+def _not_kept(case: Case) -> Iterator[Wrong]:
     """Rounds that the run keeps of its parent, and of which it stores something else."""
     run, parent = case.run, case.parent
     if not run.is_child or run.by_editor or not isinstance(parent, Run) or run.info["first_change"] == list(START):
@@ -115,7 +115,7 @@ def _not_kept(case: Case) -> Iterator[Finding]:
     (told,) = run.ledger.of_kind("unlearning")
     for number in sorted({*run.checkpoints} & {*parent.checkpoints}):
         if number <= told["kept_rounds"] and _of_server(run, number) != _of_server(parent, number):
-            yield Finding("beginning", NOT_KEPT.format(parent=parent.path.name), number)
+            yield Wrong("beginning", NOT_KEPT.format(parent=parent.path.name), number)
 
 
 def _of_server(run: Run, number: int) -> dict[str, bytes]:

@@ -18,7 +18,8 @@ from fuaudit.declared import is_agreement, says
 from fuaudit.plans.stage_draws import OF_SOLVER
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Finding
+from fuaudit.secure.recheck import Wrong
+from fuaudit.training.events import COORDINATES, REJECTED_FOR, VALUES
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,15 @@ class Part:
     words: frozenset[str] = frozenset()
 
 
-AGREEMENT = Part(frozenset({"sent", "answered", "released", "rejected"}), frozenset({"coordinates", "values"}))
-CLIENT = Part(frozenset({"sent", "released"}), frozenset({"update", "coordinates", "values"}))
+AGREEMENT = Part(frozenset({"sent", "answered", "released", "rejected"}), frozenset({COORDINATES, VALUES}))
+CLIENT = Part(frozenset({"sent", "released"}), frozenset({"update", COORDINATES, VALUES}))
 TRANSPORT = Part(frozenset({"summed", "suspected"}))
 SOLVER = Part(frozenset({"released"}))
 SERVER = Part(frozenset())
 EXCHANGE = Part(frozenset({"failed", "rejected"}))
 
 
-def wrong_events(run: Run) -> Iterator[Finding]:
+def wrong_events(run: Run) -> Iterator[Wrong]:
     """What the ledger tells of a round that no part of the config tells, tells twice, or of somebody not in it."""
     parts, cohort = own_parts(run), cohort_of(run)
     for event in told_rounds(run):
@@ -51,14 +52,14 @@ def wrong_events(run: Run) -> Iterator[Finding]:
             told = f"the ledger tells of {one['part']} that it {one['kind']}"
             named = one["kind"], one["part"], one.get("what"), one.get("client"), str(one.get("clients"))
             if named in seen:
-                yield Finding("told", f"{told} something, twice", number)
+                yield Wrong("told", f"{told} something, twice", number)
             elif "client" in one and one["client"] not in clients:
-                yield Finding("told", f"{told} something of client {one['client']}, who is not in the round", number)
+                yield Wrong("told", f"{told} something of client {one['client']}, who is not in the round", number)
             elif why := _wrong(run, parts.get(one["part"]), one):
-                yield Finding("told", f"{told} {why}", number)
+                yield Wrong("told", f"{told} {why}", number)
             seen.add(named)
         if not _is_of_solver(run, [one for one in releases_of(event) if one.part == str(OF_SOLVER)]):
-            yield Finding("told", f"{OF_SOLVER} tells that it releases what its config does not have", number)
+            yield Wrong("told", f"{OF_SOLVER} tells that it releases what its config does not have", number)
 
 
 def _wrong(run: Run, part: Part | None, event: Mapping[str, Any]) -> str:
@@ -71,6 +72,8 @@ def _wrong(run: Run, part: Part | None, event: Mapping[str, Any]) -> str:
         return f"{event['what']}, and it never does"
     if event["kind"] == "rejected" and event["client"] not in run.exchange.deviating:
         return f"client {event['client']}, who is honest by the config"
+    if event["kind"] == "rejected" and event["why"] not in REJECTED_FOR:
+        return f"client {event['client']} for a reason that it never tells"
     return ""
 
 

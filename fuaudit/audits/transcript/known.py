@@ -15,7 +15,7 @@ from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
 from fuaudit.plans.availability import TimeVaryingWeights
-from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, generation_of, not_drawn_anew
+from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, generation_of, not_drawn_anew
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
@@ -23,10 +23,12 @@ from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
-from fuaudit.secure.recheck import Checked, Finding, Known
+from fuaudit.secure.names import has_key_holder
+from fuaudit.secure.recheck import Checked, Known, Wrong
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
 from fuaudit.text import counted
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.publishing import require_unpublished
 
 Columns = Callable[[int], tuple[int, str] | None]
@@ -45,16 +47,18 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         UsageError: the transport of its config has no sums that a suite could make.
     """
     suite, keys = str(suite_of(run.ledger)), committed_keys(run)
-    transport: Any = run.exchange.secured(suite, Books()).transport
+    exchange = run.exchange.secured(suite, Books())
+    bits, most = exchange.fields
     clients = {client: keys[client] for client in run.members}  # in its own rounds nobody else has a part
-    witness, holder = (keys[party] if suite.startswith("bfv") else "" for party in PARTIES)
+    witness, holder = (keys[party] if has_key_holder(suite) else "" for party in PARTIES)
     generation, ends, cohort = len(run.requests), run.signatories.ends, cohort_of(run)
     known_order = not run.sealed or draws_in_order(run.law)
+    known_lots = ends and known_order and offers(exchange.transport, "members")
     return Known(
         suite,
         run.rounds_executed,
-        transport.bits,
-        transport.suite.most,
+        bits,
+        most,
         clients,
         witness,
         holder,
@@ -63,7 +67,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         ends=ends,
         earlier=generation * run.law.rounds,
         cohort=lambda number: tuple(sorted({*cohort(number)})),
-        buffers=_buffers(run, transport, cohort) if ends and known_order and offers(transport, "members") else None,
+        buffers=_buffers(run, exchange, cohort) if known_lots else None,
         columns=columns if columns is not None else all_columns(run),
         agrees=run.exchange.agrees,
     )
@@ -89,7 +93,7 @@ def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
     return [(number, members) for number, members in alone if len({*members} - empty) <= 2]
 
 
-def wrong_draws(run: Run) -> Iterator[Finding]:
+def wrong_draws(run: Run) -> Iterator[Wrong]:
     """Own rounds that draw with keys from before the last request, and draws of one request over clients of another.
 
     Clients draw noise with these keys. A child that draws what its parent drew has its parent's noise, and the
@@ -97,9 +101,9 @@ def wrong_draws(run: Run) -> Iterator[Finding]:
     """
     newest = len(run.requests)
     for number in not_drawn_anew(run.segments, (event["round"] for event in told_rounds(run)), newest):
-        yield Finding("draws", f"the plan draws this round with other keys than those of request {newest}", number)
+        yield Wrong("draws", f"the plan draws this round with other keys than those of request {newest}", number)
     if run.segments.mixes_generations:
-        yield Finding("draws", "the plan uses draws of one request over the population of another")
+        yield Wrong("draws", "the plan uses draws of one request over the population of another")
 
 
 Cohorts = Callable[[int], Sequence[int]]
@@ -135,7 +139,9 @@ def all_columns(run: Run) -> Columns | None:
     return lambda number: whole
 
 
-def _buffers(run: Run, transport: Any, cohort: Cohorts) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
+def _buffers(
+    run: Run, exchange: Exchange, cohort: Cohorts
+) -> Callable[[int, Mapping[int, bytes]], list[tuple[int, ...]]]:
     """Who is with whom, by what clients contributed to a round's lot: no secret is needed."""
 
     def buffers(number: int, contributions: Mapping[int, bytes]) -> list[tuple[int, ...]]:
@@ -143,9 +149,8 @@ def _buffers(run: Run, transport: Any, cohort: Cohorts) -> Callable[[int, Mappin
         key = lot_key(run.commitment, context, number, contributions)
         generations = [Generation(_nobodys, b"", lambda _, clients: key) for _ in run.contexts]
         draws = PlannedDraws(run.segments, tuple(generations))
-        lot = draws.lot(number, Place("transport"), sorted(contributions))
-        found: list[tuple[int, ...]] = transport.members(cohort(number), lot)
-        return found
+        lot = draws.lot(number, Part("transport"), sorted(contributions))
+        return exchange.members(cohort(number), lot)
 
     return buffers
 
@@ -154,7 +159,7 @@ def _nobodys(client: int) -> NoReturn:
     raise EvidenceError(f"what client {client} draws is not asked here")
 
 
-def wrong_rule(run: Run) -> Iterator[Finding]:
+def wrong_rule(run: Run) -> Iterator[Wrong]:
     """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row.
 
     Clients without samples hide nobody, see :func:`_empty`.
@@ -162,10 +167,10 @@ def wrong_rule(run: Run) -> Iterator[Finding]:
     try:
         require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), len(_empty(run)))
     except UsageError as error:
-        yield Finding("rule", str(error.args[0]))
+        yield Wrong("rule", str(error.args[0]))
 
 
-def wrong_cohorts(run: Run) -> Iterator[Finding]:
+def wrong_cohorts(run: Run) -> Iterator[Wrong]:
     """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
 
     Of laws alone whose numbers are known without seeds. The population is that of the plan's segment; of a cohort that
@@ -181,7 +186,7 @@ def wrong_cohorts(run: Run) -> Iterator[Finding]:
         due = drawn_clients(run.law, number, len({*run.view.clients} - gone))
         if due is not None and (came := len({*cohort(number)})) != due:
             sentence = f"{counted(came, 'client')} contributed to the lot, and the config draws {due} in this round"
-            yield Finding("lot", sentence, number)
+            yield Wrong("lot", sentence, number)
 
 
 def drawn_clients(law: Law, number: int, clients: int) -> int | None:
@@ -195,7 +200,7 @@ def drawn_clients(law: Law, number: int, clients: int) -> int | None:
     return None
 
 
-def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
+def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:
     """Rounds of which the transcript opened another number of sums than the ledger tells, and buffers that it did not.
 
     A training does not go on behind a buffer that it asked for and that was not opened: the parties answer once.
@@ -203,12 +208,12 @@ def wrong_counts(run: Run, checked: Checked) -> Iterator[Finding]:
     executed = {event["round"] for event in told_rounds(run)}
     for at in checked.discarded:
         if at[0] in executed:
-            yield Finding("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
+            yield Wrong("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
         number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
         told = _summed(event.get("told", ()))
         if opened != told:
-            yield Finding("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
+            yield Wrong("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
 
 
 def _summed(told: Sequence[Mapping[str, Any]]) -> int:

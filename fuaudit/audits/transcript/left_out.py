@@ -16,15 +16,16 @@ from fuaudit.declared import offers
 from fuaudit.plans import AvailabilityLaw, UniformLaw
 from fuaudit.plans.availability import FreshBatches
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.secure.recheck import Checked, Wrong
 from fuaudit.training.asking import asked
-from fuaudit.training.exchange import A_FAILURE, BUFFERS, NOT_FINITE
+from fuaudit.training.events import NOT_FINITE
+from fuaudit.training.exchange import A_FAILURE
 
 Members = tuple[int, ...]
 TRANSPORT = "transport"
 
 
-def left_out(run: Run, checked: Checked) -> Iterator[Finding]:
+def left_out(run: Run, checked: Checked) -> Iterator[Wrong]:
     """Rounds of a sealed view whose ledger tells of other buffers than the lot gives, or leaves one out for no reason.
 
     Where clients may have no samples, or batches be empty, a buffer without a word is as told.
@@ -36,13 +37,13 @@ def left_out(run: Run, checked: Checked) -> Iterator[Finding]:
         number, places = event["round"], len({*cohort(event["round"])})
         unplayed = [members for at, members in checked.unplayed if at == number]
         told = [one for one in event.get("told", ()) if one["part"] == TRANSPORT]
-        buffers = asked(transport, "buffers", BUFFERS, places) if places else []
+        buffers = run.exchange.buffers(places) if places else []
         sentences = [*_wrong_sums(told, [size for size, _ in buffers]), *_wrong_suspects(run, told, unplayed)]
         if not sentences and places and everybody_counts(run):
             large = {size for size, smallest in buffers if size >= smallest}  # smaller ones are never asked for
             due = [members for members in unplayed if len(members) in large]
             sentences += _without_reason(run, told, due, sum(size in large for size, _ in buffers))
-        yield from (Finding("buffer", sentence, number) for sentence in sentences)
+        yield from (Wrong("buffer", sentence, number) for sentence in sentences)
 
 
 def everybody_counts(run: Run) -> bool:

@@ -23,13 +23,14 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.platforms import COUNTED, makers_of, plugins_of, versions
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.secure.recheck import Checked, Wrong
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import Opened
+from fuaudit.training.contracts import Delivery
 from fuaudit.training.engines.protocol import single_threaded
-from fuaudit.training.exchange import Delivery, Exchange, server_half
-from fuaudit.training.exchange import Served as ServedRound
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import StepSizes
+from fuaudit.training.one_round import Served, server_half
 from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, State, owner_of, stripped
 from fuaudit.training.setup import device_of
 
@@ -43,7 +44,7 @@ ROUNDING = 256
 
 
 @dataclass(frozen=True)
-class Served:
+class ServerHalf:
     """What the server's half gives of a run's own rounds, each from what is stored before it.
 
     Attributes:
@@ -59,17 +60,17 @@ class Served:
     failed: tuple[int, ...] = ()
 
     @property
-    def findings(self) -> list[Finding]:
+    def wrong(self) -> list[Wrong]:
         """What is wrong."""
-        return [Finding("model", OTHER, number) for number in self.others]
+        return [Wrong("model", OTHER, number) for number in self.others]
 
     @property
-    def opened_for_nothing(self) -> list[Finding]:
+    def opened_for_nothing(self) -> list[Wrong]:
         """Rounds that fail, and whose sums are open: the next ones are of the same clients over the same model."""
-        return [Finding("sum", FOR_NOTHING, number) for number in self.failed]
+        return [Wrong("sum", FOR_NOTHING, number) for number in self.failed]
 
 
-def served(run: Run, checked: Checked) -> Served:
+def served(run: Run, checked: Checked) -> ServerHalf:
     """Execute everything behind the transport, from the sums that were opened; all of them fit their messages.
 
     Raises:
@@ -77,7 +78,7 @@ def served(run: Run, checked: Checked) -> Served:
     """
     exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
     if missing := _missing(run, exchange):
-        return Served(missing=missing)
+        return ServerHalf(missing=missing)
     single_threaded()
     device, others, small = device_of(run.config.run.device), list[int](), True
     failed = list[int]()
@@ -95,7 +96,7 @@ def served(run: Run, checked: Checked) -> Served:
         if not _same(made, stored):
             others.append(number)
             small &= _is_rounding(made, stored, _kept(*run.checkpoint(number - 1)))
-    return Served(tuple(others), bool(others) and small, failed=tuple(failed))
+    return ServerHalf(tuple(others), bool(others) and small, failed=tuple(failed))
 
 
 def _missing(run: Run, exchange: Exchange) -> str:
@@ -120,28 +121,19 @@ def unordered(run: Run) -> bool:
     return run.sealed and not draws_in_order(run.law)
 
 
-def _after(
-    run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
-) -> tuple[Tensor, State]:
-    """Model and state after a round, of what is stored before it and the sums of its buffers in their order."""
-    return _stored(run, number, _half(run, exchange, number, sums, columns, device))
-
-
-def _stored(run: Run, number: int, after: ServedRound) -> tuple[Tensor, State]:
+def _stored(run: Run, number: int, after: Served) -> tuple[Tensor, State]:
     """Model and state after a round."""
     vector = run.checkpoint(number - 1)[0].to(after.row.device)
     return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
 
 
-def _half(
-    run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device
-) -> ServedRound:
+def _half(run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device) -> Served:
     """What the server makes of the sums of a round."""
     vector, state = run.checkpoint(number - 1)
-    vector, transport, learner = vector.to(device), exchange.transport, run.learner
+    vector, learner = vector.to(device), run.learner
     before = {name: tensor.to(device) for name, tensor in stripped(SERVER, state).items()}
     count = len(vector) if columns is None else len(columns)
-    means = [transport.mean_of(np.asarray(one.sums), len(one.members), vector) for one in sums]
+    means = [exchange.mean_of(np.asarray(one.sums), len(one.members), vector) for one in sums]
     rows = torch.stack(means) if means else vector.new_empty(0, count)
     total = 0 if run.sealed else run.plan.retained.size  # no stage asks for it where it is not known
     cohort = _nobody(device, len(run.members), total).counted(len(rows))

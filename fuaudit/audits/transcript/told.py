@@ -15,13 +15,15 @@ import torch
 from fuaudit import registry
 from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
+from fuaudit.config import CLEAR, stage_kind
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Finding
+from fuaudit.secure.recheck import Checked, Wrong
 from fuaudit.text import counted
+from fuaudit.training.events import COORDINATES
 
 Shapes = dict[str, tuple[int, ...]]
 """Names of parameters and their shapes, in their order."""
@@ -135,41 +137,41 @@ def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
     )
 
 
-def wrong_told(run: Run, checked: Checked) -> Iterator[Finding]:
+def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
     """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
-    dimension, cohort = run.model.numel(), cohort_of(run)
+    dimension, cohort, outside = run.model.numel(), cohort_of(run), _outside(run)
     for event in told_rounds(run):
         number = event["round"]
         agreed = checked.columns.get(number)
         most = min(dimension, _most_columns(run, len({*cohort(number)})))
         if agreed is not None and len(agreed) > most:
             told = f"the server told {counted(len(agreed), 'column')}, and the clients of the round agree on {most}"
-            yield Finding("told", f"{told} at most", number)
+            yield Wrong("told", f"{told} at most", number)
         lengths = {dimension, *(_agreed(event, most) if agreed is None else [len(agreed)])}
         for one in event.get("told", ()):
             if one["kind"] not in ("sent", "answered"):
                 continue
-            if one["size"] not in _sizes(run, one, lengths):
+            if one["part"] not in outside and one["size"] not in _sizes(run, one, lengths):
                 told = f"the ledger tells that {one['part']} {one['kind']} {one['what']} of {one['size']} bytes"
-                yield Finding("told", f"{told}, and by the config it has another size", number)
+                yield Wrong("told", f"{told}, and by the config it has another size", number)
         for release in releases_of(event):
             if (stage := _stage(run, release.part)) is None or not says(stage, "releases"):
                 continue
             if not any(_can_release(release, stage, columns) for columns in lengths):
-                yield Finding("told", f"{release.part} tells that it releases what its config does not have", number)
+                yield Wrong("told", f"{release.part} tells that it releases what its config does not have", number)
 
 
 def _agreed(event: Mapping[str, Any], most: int) -> Iterator[int]:
     """On how many columns clients agreed by the ledger, where the server told none: no sum was asked for."""
     for one in event.get("told", ()):
-        if (one["kind"], one.get("what")) == ("answered", "coordinates") and one["size"] <= most * COORDINATE_BYTES:
+        if (one["kind"], one.get("what")) == ("answered", COORDINATES) and one["size"] <= most * COORDINATE_BYTES:
             yield one["size"] // COORDINATE_BYTES
 
 
 def _most_columns(run: Run, clients: int) -> int:
     """On how many columns so many clients can agree: on all, where a stage does not say how many each proposes."""
-    few = [getattr(stage, "per_client", None) for stage in run.exchange.client_stages.stages if is_agreement(stage)]
-    return min([clients * number for number in few if isinstance(number, int)], default=run.model.numel())
+    few = [says(stage, "per_client") for stage in run.exchange.client_stages.stages if is_agreement(stage)]
+    return min([clients * number for number in few if number], default=run.model.numel())
 
 
 def _can_release(release: Release, stage: Any, columns: int) -> bool:
@@ -186,14 +188,32 @@ def _stage(run: Run, part: str) -> Any:
     return stages[int(place)] if kind == "client" and place.isdecimal() and int(place) < len(stages) else None
 
 
+def sizes_told(run: Run) -> Iterator[str]:
+    """Whose sizes a view takes on trust: those of parts of other packages, a sentence each."""
+    for kind, name in _outside(run).values():
+        yield f"Sizes that the {registry.singular(kind)} {name!r} tells of are as told: it is of another package."
+
+
+def _outside(run: Run) -> dict[str, tuple[str, str]]:
+    """Kind and name of the parts of a round that may tell of it and are of other packages, as the ledger names them."""
+    config = run.config
+    chains = {"client": config.client, "transport": [config.transport or CLEAR], "server": config.server}
+    named = {"solver": ("solvers", config.solver["use"])}
+    for key, tables in chains.items():
+        for number, table in enumerate(tables):
+            part = key if key == "transport" else f"{key}.{number}"
+            named[part] = stage_kind(table, key), table["use"]
+    return {part: named[part] for part in sorted(run.exchange.telling) if not registry.find(*named[part]).own}
+
+
 def _sizes(run: Run, event: Mapping[str, Any], lengths: set[int]) -> range | set[int]:
-    """The sizes that a message can have, in the plain form."""
+    """The sizes that a message of a part of fuaudit's own can have, in the plain form."""
     stage = _stage(run, event["part"])
-    bits, few = getattr(stage, "bits", None), getattr(stage, "per_client", None)
+    bits, few = says(stage, "bits"), says(stage, "per_client")
     if event["kind"] == "answered":
         return {width * length for length in lengths for width in (1, 2, 4, 8)}
-    if event["what"] == "update" and isinstance(bits, int):
+    if event["what"] == "update" and bits:
         return {(length * bits + 7) // 8 for length in lengths}
-    if isinstance(few, int):
+    if few:
         return range(NUMBER_BYTES * min(few, max(lengths)) + 1)
     return range(NUMBER_BYTES * max(lengths) * len(run.view.clients) + 1)
