@@ -62,6 +62,10 @@ class Krum(Stateless):
     """
 
     byzantine: int
+    guarantee: ClassVar[str] = (
+        "kappa = (sqrt(2g) + sqrt(f + 1))^2 / (n - 2f - 1) of g = n - f honest rows, for n >= 2f + 2"
+    )
+    cite: ClassVar[str] = "Blanchard and others, NeurIPS 2017"
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -99,6 +103,10 @@ class MultiKrum(Stateless):
 
     byzantine: int
     keep: int | None = None
+    guarantee: ClassVar[str] = (
+        "kappa = (sqrt(2g) + sqrt(f + 1))^2 / (n - 2f - 1) of g = n - f honest rows, for n >= 2f + 2, keep <= n - f"
+    )
+    cite: ClassVar[str] = "Blanchard and others, NeurIPS 2017"
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.robust import ascending, lengths, of_rows, require_rows, require_trim, trimmed
 
@@ -52,6 +52,9 @@ class CoordinateMedian(Stateless):
     It publishes single coordinates of single rows as they are, where n is odd; where n is 1, a row.
     """
 
+    guarantee: ClassVar[str] = "kappa = (n - 1) / (n + 1 - 2f) for odd n, (n - 2) / (n + 2 - 2f) for even n"
+    cite: ClassVar[str] = "Yin and others, ICML 2018"
+
     def publishes(self, rows: int) -> str:
         """Coordinates, of an odd number."""
         return "coordinates" if rows % 2 else ""
@@ -81,6 +84,8 @@ class TrimmedMean(Stateless):
     """
 
     trim: int | float
+    guarantee: ClassVar[str] = "kappa = b / (n - f - b) where b >= f values are trimmed a side"
+    cite: ClassVar[str] = "Yin and others, ICML 2018"
 
     def __post_init__(self) -> None:
         require_trim(self.trim)
@@ -133,6 +138,10 @@ class GeometricMedian(Stateless):
 
     steps: int = 8
     smoothing: float = 1e-6
+    guarantee: ClassVar[str] = (
+        "kappa = ((2 (n - f) + n sqrt(k)) / (n - 2f))^2, k of the coordinate median, up to the smoothing"
+    )
+    cite: ClassVar[str] = "Pillutla and others, IEEE TSP 2022"
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.smoothing <= 1:

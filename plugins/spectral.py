@@ -65,6 +65,10 @@ class SpectralFilter(Stateless):
     """
 
     sigma: float
+    guarantee: ClassVar[str] = (
+        "an error of at most 4 sigma sqrt(f / (n - 2f)) for f <= n / 8 and a sigma of the honest rows"
+    )
+    cite: ClassVar[str] = "Wang and others, 2020"
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

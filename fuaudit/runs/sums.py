@@ -226,7 +226,7 @@ def sums_of(run: Run) -> Sums | None:
     suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
-    empty = 0 if run.sealed else sum(not rows for rows in run.plan.retained.samples.values())
+    empty = len({*run.view.empty} & {*run.members}) if run.sealed else run.plan.retained.empty
     largest = max(buffer.size for some in alike for buffer in some.buffers)
     return Sums(suite, alike, untold, feared, empty, _parties(run, suite, largest), _holds(run, suite))
 
