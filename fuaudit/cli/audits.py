@@ -21,7 +21,7 @@ from fuaudit.cli.options import (
     place,
     say,
 )
-from fuaudit.cli.proposed import after_training
+from fuaudit.cli.proposed import to_unlearn
 from fuaudit.text import command, counted
 
 
@@ -131,9 +131,9 @@ def verify(
         lines.append(f"  {finding.verdict:<14} {finding.audit:<12} {finding.shows}{role}")
         if finding.verdict == "FAIL":
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
-    if "request" not in result.context and "sealed" not in result.context:
-        forget, *_ = after_training(load_run(run), given["data"])
-        lines += ["", f"There is nothing to judge yet; unlearn first: {forget}"]
+    if result.spec.asks != "sums" and "request" not in result.context and "sealed" not in result.context:
+        forget = to_unlearn(load_run(run), given["data"])
+        lines += ["", f"There is nothing to judge yet; unlearn first: {forget[0]}"] if forget else []
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
         lines += _elsewhere(result, run)

@@ -23,7 +23,7 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
-from fuaudit.cli.proposed import after_training, run_of, to_verify
+from fuaudit.cli.proposed import after_training, run_of, to_verify, to_verify_sums
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.secure.names import EXACT
@@ -101,6 +101,7 @@ def train(
             baseline=lambda number, share: constant.append((number, share)),
             secure=secure,
             apart=apart,
+            warn=lambda text: say(text, err=True),
         )
     done = f"trained {counted(run.rounds_executed, 'round')}"
     describe(run, output, done, constant, after_training(run, data))
@@ -212,6 +213,7 @@ def unlearn(
     asked = ", ".join(map(whom, to_forget(child)))
     commitment = child.commitment or "HEX"
     following = to_verify(child.path, commitment, data, clients, samples, parent.path, child.beacon)
+    following[1:1] = to_verify_sums(child, data, parent.path)
     describe(child, output, f"asked {name} to forget {asked}{note}", following=following)
 
 
@@ -515,11 +517,13 @@ def describe(
     from fuaudit.runs.fears import fears_of
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
+    from fuaudit.runs.noise import noise_of
     from fuaudit.runs.sums import sums_of
     from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
     law, sums = run.plan.law, sums_of(run)
+    noise = noise_of(run) if suite_of(run.ledger) else None
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
@@ -543,6 +547,7 @@ def describe(
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "secure": suite_of(run.ledger),
+        "noise": noise.in_words if noise else None,
         "sums": sums.table() if sums else None,
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
@@ -568,7 +573,8 @@ def describe(
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
-    lines += [f"  sums          {text}" for text in _made(document["secure"], run.path)]
+    lines += [f"  {text}" for text in _made(document["secure"], run.path)]
+    lines += [f"  {text}" for text in _noise(document["noise"], run.path)]
     lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
@@ -601,7 +607,8 @@ def describe(
             )
     document |= {"next": list(following)} if following else {}
     publish = "publish the commitment and the ledger head; to forget, verify and report:"
-    head = "to verify and report:" if run.is_child else publish
+    forgets = any(line.startswith("fuaudit unlearn ") for line in following)
+    head = "to verify and report:" if run.is_child else publish if forgets else publish.replace("forget, ", "")
     lines += ["", head, *following] if following else []
     output.emit(document, lines)
 
@@ -643,7 +650,7 @@ def _describe_view(run: Any, output: Output) -> None:
         f"  commitment    {run.commitment}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
-        *(f"  sums          {text}" for text in _made(document["secure"], run.path)),
+        *(f"  {text}" for text in _made(document["secure"], run.path)),
         *([f"  exposed       {sums.in_short}"] if sums else []),
         *(f"  note          {text}" for text in document["fears"]),
         *(f"  {text}" for text in _failed(document["failed_rounds"], run)),
@@ -668,8 +675,19 @@ def _made(suite: str | None, path: Path) -> list[str]:
         return []
     verify = command("verify", path, spec="secure-aggregation")
     return [
-        f"made by the suite {suite}, as the ledger tells; its messages are checked by: {verify}",
-        "a simulation: whoever ran this training saw every row. The suite shows what others would have seen",
+        f"sums          made by the suite {suite}, as the ledger tells; its messages are checked by: {verify}",
+        "simulated     whoever ran this training saw every row; the suite shows what others would have seen",
+    ]
+
+
+def _noise(told: str | None, path: Path) -> list[str]:
+    """How much noise is on sums of a suite, and how to ask what it hides; empty without noise."""
+    if told is None:
+        return []
+    ask = command("budget run", path, delta="1e-5")
+    return [
+        f"noise         {told}",
+        f"epsilon       tells what sums of parent and child can say together, and can be large: {ask}",
     ]
 
 
