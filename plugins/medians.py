@@ -59,6 +59,10 @@ class CoordinateMedian(Stateless):
         """Coordinates, of an odd number."""
         return "coordinates" if rows % 2 else ""
 
+    def bears(self, rows: int) -> int:
+        """Fewer than half."""
+        return max(0, rows - 1) // 2
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
         return median(rows)
@@ -98,6 +102,10 @@ class TrimmedMean(Stateless):
     def publishes(self, rows: int) -> str:
         """Coordinates, where one value is left."""
         return "coordinates" if rows - 2 * trimmed(self.trim, rows) == 1 else ""
+
+    def bears(self, rows: int) -> int:
+        """As many as are left out a side."""
+        return trimmed(self.trim, rows)
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
@@ -146,6 +154,10 @@ class GeometricMedian(Stateless):
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.smoothing <= 1:
             raise UsageError("geometric-median needs at least 1 step, and a smoothing above 0 and at most 1")
+
+    def bears(self, rows: int) -> int:
+        """Fewer than half."""
+        return max(0, rows - 1) // 2
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
