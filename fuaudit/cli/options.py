@@ -20,6 +20,8 @@ from fuaudit.cli.proposed import elsewhere
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 from fuaudit.renamed import FLAGS, sentence
+from fuaudit.runs.transcripts import given_up
+from fuaudit.secure.refusal import ANEW
 from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -50,7 +52,11 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
             error.hint += f"\n  Then finish the run with: {again}" if begun else "\n  No run was begun."
             raise
         if isinstance(error, FuauditError):
-            if begun and not before:
+            why = given_up(folder) if begun else ""
+            if begun and not before and why:
+                told = f"The run in {folder} ends here: {why}.\n  {ANEW}"
+                error.hint = "\n  ".join(filter(None, (error.hint, told)))
+            elif begun and not before:
                 told = (
                     f"What was complete is kept in {folder}. Remove it to try again otherwise, or go on with: {again}"
                 )

@@ -105,7 +105,9 @@ class Apart:
             return _result(reports, terms)
         self._break(gone)
         raise RefusedError(
-            f"{gone}: buffer {terms.buffer} is discarded", "All parties of this run were ended.", reason="broke"
+            f"{gone}: buffer {terms.buffer} is discarded",
+            "All parties of this run were ended. A training goes on with new ones: `fuaudit resume`.",
+            reason="broke",
         )
 
     def _task(
