@@ -105,7 +105,7 @@ class TrimmedMean(Stateless):
 
     def bears(self, rows: int) -> int:
         """As many as are left out a side."""
-        return trimmed(self.trim, rows)
+        return int(trimmed(self.trim, rows))
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
