@@ -307,7 +307,29 @@ def _misfits(client: list[Named], transport: object, server: list[Named], solver
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
         ]
-    return [*_before(client, solver), *_after_agreement(client, server), *_behind(transport, server, solver)]
+    chains = [
+        *_after_agreement(client, server),
+        *_behind(transport, server, solver),
+        *_after_aggregator(server[first:]),
+    ]
+    return [*_before(client, solver), *chains]
+
+
+def _after_aggregator(server: list[Named]) -> list[str]:
+    """What stands behind an aggregator, the first of these, and needs the rows of several."""
+    (first, _), *behind = server
+    return [
+        f"{table['use']!r} needs a row for every participant, but {first['use']!r} before it leaves one. Leave one of "
+        "them out: a chain has one aggregator, and what needs several rows stands in front of it."
+        for table, stage in behind
+        if stage_kind(table) == "aggregators" or says(stage, "merges") or _needs_several(stage)
+    ]
+
+
+def _needs_several(stage: object) -> bool:
+    """Whether a stage says that it needs two rows or more; whoever says no number is told so elsewhere."""
+    least = says(stage, "least_rows")
+    return type(least) is int and least > 1
 
 
 def _shown(solver: Any) -> bool:

@@ -111,7 +111,18 @@ _STAGE = (
     ),
     Word("merges", bool, "whether a row that it leaves is of several participations, and names none of them", False),
     Word("least_rows", int, "how many rows it needs; a round that has fewer for it fails", 1),
+    Word(
+        "publishes",
+        FunctionType,
+        "publishes(rows): what of a single row it may leave as it is, or times a number, of so many rows: row, "
+        "coordinates (each that of some row), or an empty text for nothing",
+        None,
+    ),
+    Word("bears", FunctionType, "bears(rows): how many bad rows of so many its guarantee is about at most", None),
+    _GUARANTEE,
+    _CITE,
 )
+_ROWS_LEFT = Word("rows_left", FunctionType, "rows_left(rows): how many rows it leaves of so many at most", None)
 
 WORDS: Mapping[str, tuple[Word, ...]] = {
     "adversaries": (
@@ -189,6 +200,8 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "for it before training",
             None,
         ),
+        _GUARANTEE,
+        _CITE,
     ),
     "datasets": (
         _CITE,
@@ -279,7 +292,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _SELFTEST,
         _DEPENDS_ON,
     ),
-    "stages": _STAGE,
+    "stages": (*_STAGE, _ROWS_LEFT),
     "transports": (
         Word(
             "shows", str, "what the server sees: the rows of clients, or sums of several", among=("rows", "sums")
@@ -295,6 +308,41 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _ABRUPT,
         _DRAWS,
         _DEPENDS_ON,
+        Word(
+            "require_places",
+            FunctionType,
+            "require_places(places, trained): raises UsageError where rounds of so many participations at most, so "
+            "many of them of clients with samples, could deliver nothing",
+            None,
+        ),
+        dataclasses.replace(
+            _ROWS_LEFT, meaning="rows_left(places, trained): how many rows come of so many participations at most"
+        ),
+        Word(
+            "buffers",
+            FunctionType,
+            "buffers(places): how many participations a uniform lot puts into each buffer, and from how many rows on "
+            "it opens, a pair each",
+            None,
+        ),
+        Word(
+            "members",
+            FunctionType,
+            "members(places, lot): which clients, of those at the places of a round, are in each buffer",
+            None,
+        ),
+        Word(
+            "secured",
+            FunctionType,
+            "secured(suite, before, books, apart): a transport with the same deliveries, whose sums a suite makes",
+            None,
+        ),
+        Word(
+            "mean_of",
+            FunctionType,
+            "of one whose sums a suite makes: mean_of(total, rows, like), what the server is shown of an opened sum",
+            None,
+        ),
     ),
     "unlearners": (
         Word("needs", frozenset, "what it needs from a run; touching anything else raises"),
@@ -354,12 +402,12 @@ PRINTED = "printed_bytes"
 """The one that an agreement may have: what its paper counts of a participation."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    "aggregators": ("publishes",),
+    "aggregators": ("publishes", "bears"),
     "byzantine": ("settle", "proposals"),
     "client_stages": ("settle", "step_of"),
     "laws": ("included",),
-    "stages": ("rows_left", "publishes"),
-    "transports": ("require_places", "rows_left", "buffers", "members", "secured", "mean_of"),
+    "stages": ("rows_left", "publishes", "bears"),
+    "transports": ("require_places", "rows_left", "buffers", "fails", "members", "secured", "mean_of"),
 }
 """Kind of plugin -> the methods that it may have."""
 

@@ -105,7 +105,7 @@ def description(entry: Entry) -> Description:
         said.get("cite", ""),
         said.get("mutant", False),
         _by_law(claimed) if isinstance(claimed, frozenset) else None,
-        _declares(said, entry.kind),
+        _declares(said, entry.kind) | _published(plugin, entry.kind),
         entry.distribution,
         entry.version,
     )
@@ -118,7 +118,33 @@ TOLD_APART = {"guarantee", "cite", "exact_for", "mutant", "law", "step_size", "d
 def _declares(said: Mapping[str, Any], kind: str) -> dict[str, str]:
     """What is worth telling of the rest: whatever must be said, or is no default."""
     defaults = {word.name: word.default for word in declared.WORDS[kind] if word.name not in TOLD_APART}
-    return {name: declared.in_words(said[name]) for name in defaults if name in said and said[name] != defaults[name]}
+    worth = {name: said[name] for name in defaults if name in said and said[name] != defaults[name]}
+    return {name: _of_method(value) or declared.in_words(value) for name, value in worth.items()}
+
+
+def _of_method(value: object) -> str:
+    """What the docstring of a method says; "" for what is none, has none, or refers to another one alone."""
+    told = plain((inspect.getdoc(value) or "").partition("\n\n")[0]) if inspect.isfunction(value) else ""
+    return "" if told.startswith("See ") else told
+
+
+ROWS_TOLD = range(2, 10)
+"""Of how many rows it is told what a rule publishes."""
+
+
+def _published(plugin: type[Any], kind: str) -> dict[str, str]:
+    """What a rule that says it by a method without words may publish, by numbers of rows, with default options."""
+    method = getattr(plugin, "publishes", None) if kind in ("aggregators", "stages") else None
+    if method is None or _of_method(method) or any(option.required for option in options_of(plugin)):
+        return {}
+    try:
+        rule = plugin()
+        told = {rows: str(rule.publishes(rows)) for rows in ROWS_TOLD if rows >= declared.says(rule, "least_rows")}
+    except Exception:  # check_aggregator tells what is wrong with it
+        return {}
+    words = {word: [str(rows) for rows, said in told.items() if said == word] for word in dict.fromkeys(told.values())}
+    each = [f"{word} of {', '.join(numbers)} rows" for word, numbers in words.items() if word]
+    return {"publishes": "; ".join(each) or f"nothing of {ROWS_TOLD[0]} to {ROWS_TOLD[-1]} rows"}
 
 
 def _by_law(claimed: frozenset[Any]) -> dict[str, tuple[str, ...]]:

@@ -31,6 +31,7 @@ class Bucketing(Stateless):
     """
 
     size: int = 2
+    cite: ClassVar[str] = "Karimireddy and others, ICLR 2022"
     draws: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 

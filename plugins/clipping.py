@@ -65,6 +65,8 @@ class CenteredClipping:
 
     radius: float
     steps: int = 1
+    guarantee: ClassVar[str] = "none but of one step from a start within B of the honest mean"
+    cite: ClassVar[str] = "Karimireddy and others, ICML 2021"
     per_client_state: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
@@ -104,6 +106,8 @@ class NormClipping(Stateless):
     """
 
     norm: float
+    guarantee: ClassVar[str] = "none that shrinks with the spread of honest rows"
+    cite: ClassVar[str] = "Sun and others, 2019"
     vectorised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.robust import ascending, lengths, of_rows, require_rows, require_trim, trimmed
 
@@ -52,9 +52,16 @@ class CoordinateMedian(Stateless):
     It publishes single coordinates of single rows as they are, where n is odd; where n is 1, a row.
     """
 
+    guarantee: ClassVar[str] = "kappa = (n - 1) / (n + 1 - 2f) for odd n, (n - 2) / (n + 2 - 2f) for even n"
+    cite: ClassVar[str] = "Yin and others, ICML 2018"
+
     def publishes(self, rows: int) -> str:
         """Coordinates, of an odd number."""
         return "coordinates" if rows % 2 else ""
+
+    def bears(self, rows: int) -> int:
+        """Fewer than half."""
+        return max(0, rows - 1) // 2
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
@@ -81,6 +88,8 @@ class TrimmedMean(Stateless):
     """
 
     trim: int | float
+    guarantee: ClassVar[str] = "kappa = b / (n - f - b) where b >= f values are trimmed a side"
+    cite: ClassVar[str] = "Yin and others, ICML 2018"
 
     def __post_init__(self) -> None:
         require_trim(self.trim)
@@ -93,6 +102,10 @@ class TrimmedMean(Stateless):
     def publishes(self, rows: int) -> str:
         """Coordinates, where one value is left."""
         return "coordinates" if rows - 2 * trimmed(self.trim, rows) == 1 else ""
+
+    def bears(self, rows: int) -> int:
+        """As many as are left out a side."""
+        return int(trimmed(self.trim, rows))
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
@@ -133,10 +146,18 @@ class GeometricMedian(Stateless):
 
     steps: int = 8
     smoothing: float = 1e-6
+    guarantee: ClassVar[str] = (
+        "kappa = ((2 (n - f) + n sqrt(k)) / (n - 2f))^2, k of the coordinate median, up to the smoothing"
+    )
+    cite: ClassVar[str] = "Pillutla and others, IEEE TSP 2022"
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.smoothing <= 1:
             raise UsageError("geometric-median needs at least 1 step, and a smoothing above 0 and at most 1")
+
+    def bears(self, rows: int) -> int:
+        """Fewer than half."""
+        return max(0, rows - 1) // 2
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""

@@ -73,6 +73,8 @@ class NormThresholding(Stateless):
     """
 
     trim: int | float
+    guarantee: ClassVar[str] = "none that shrinks with the spread of honest rows"
+    cite: ClassVar[str] = "Ghosh and others, JSAIT 2021"
 
     def __post_init__(self) -> None:
         require_trim(self.trim)

@@ -158,12 +158,21 @@ def trimmed(trim: int | float, rows: int) -> int:
 def observed_constant(row: Tensor, honest: Tensor, rows: int) -> float:
     """``|row - mean|^2 / (delta rho^2)``: a lower bound on the c of a (delta, c)-robust rule that made the row.
 
-    The mean is that of the honest rows ``(g, d)``, delta the share of the others among all ``rows``, rho^2 the mean
-    squared distance of two honest ones, which is theirs in an order by lot. The largest over many inputs bounds best.
+    The mean is that of the honest rows, delta the share of the others among all ``rows``, rho^2 the mean squared
+    distance of two honest ones, which is theirs in an order by lot. The largest over many inputs bounds best.
+
+    Args:
+        row: what the rule made, ``(1, d)`` as it leaves it.
+        honest: the honest rows, ``(g, d)``.
+        rows: n, how many there were in all.
 
     Raises:
-        UsageError: all are honest, so that delta is 0, or all honest rows are equal, or their squares overflow.
+        UsageError: the shapes are others, all are honest, so that delta is 0, all honest rows are equal, or their
+            squares overflow.
     """
+    if honest.ndim != 2 or row.shape != (1, honest.shape[1]):
+        shapes = f"{tuple(row.shape)} and {tuple(honest.shape)}"
+        raise UsageError(f"observed_constant needs a row (1, d) and honest rows (g, d), not {shapes}")
     good = len(honest)
     apart = sum(float(squares(honest, one.unsqueeze(0)).sum()) for one in honest)
     if good >= rows or not apart:

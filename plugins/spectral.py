@@ -65,6 +65,10 @@ class SpectralFilter(Stateless):
     """
 
     sigma: float
+    guarantee: ClassVar[str] = (
+        "an error of at most 4 sigma sqrt(f / (n - 2f)) for f <= n / 8 and a sigma of the honest rows"
+    )
+    cite: ClassVar[str] = "Wang and others, 2020"
     abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -74,6 +78,10 @@ class SpectralFilter(Stateless):
     def publishes(self, rows: int) -> str:
         """A row, where all others lost their weight; nothing where sigma is infinite."""
         return "" if isinf(self.sigma) else "row"
+
+    def bears(self, rows: int) -> int:
+        """An eighth."""
+        return 0 if isinf(self.sigma) else rows // 8
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""

@@ -362,6 +362,7 @@ class Wrong:
             "nan": lambda: (inputs * float("nan"), target),
             "nothing": lambda: None,
             "idle": lambda: (inputs, target),
+            "fives": lambda: (inputs, 3 if target == 5 else target),
         }[self.how]()
 
 
@@ -376,7 +377,7 @@ class Wrong:
         ("tensor", "the target tensor"),
         ("nan", "inputs that are NaN"),
         ("nothing", "NoneType, not inputs and a target"),
-        ("idle", "it leaves all of 24 rows as they were"),
+        ("idle", "it leaves all of 24 rows, of classes 0 to 2, as they were: .* give it rows that it turns"),
     ],
 )
 def test_wrong_ones_are_caught(how, said):
@@ -390,6 +391,43 @@ def test_a_wrong_row_stops_training(monkeypatch):
     monkeypatch.setattr("fuaudit.data.adversaries.build", lambda kind, table: Wrong(how="class"))
     with pytest.raises(PluginError, match="made of row 0 the target 3"):
         turned(tiny_dataset(), [FLIP], {0: 0})
+
+
+def test_one_that_turns_other_classes_is_tried_on_rows_of_these():
+    targeted = Wrong(how="fives")
+    with pytest.raises(AssertionError, match=r"check_adversary\(adversary, dataset=...\)"):
+        check_adversary(targeted)
+    rows = tiny_dataset()
+    check_adversary(targeted, replace(rows, targets=rows.targets + 3, test_targets=rows.test_targets + 3, classes=6))
+
+
+@pytest.mark.parametrize("how", ["drawn", "counted"])
+def test_what_is_no_function_of_a_row_is_refused_before_training(how, tmp_path, monkeypatch):
+    """Else rows are committed to that nobody can make again, and every request and audit blames the data."""
+    monkeypatch.setattr(random, "randrange", random.Random(1).randrange)
+    monkeypatch.setattr("fuaudit.data.adversaries.build", lambda kind, table: Wrong(how=how))
+    with pytest.raises(
+        PluginError, match=r"adversary 'label-flip' made another row of row \d+ when it was asked again"
+    ):
+        train(table({"use": "label-flip", "clients": [0]}), tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_that_differ_at_clients_of_an_adversary_alone_name_it(flipped, tmp_path, monkeypatch):
+    """Another process may make other rows, as with Python's salted hashes: no training can see that."""
+    monkeypatch.setattr("fuaudit_plugins.label_flip.LabelFlip.turn", lambda self, inputs, target, classes: (inputs, 0))
+    told = "All of these rows are turned by the adversary 'label-flip'"
+    with pytest.raises(UsageError) as caught:
+        unlearn(flipped, "retrain", Request.of(clients=[0]), tmp_path / "child", data=tiny_dataset())
+    assert told in caught.value.hint
+    found = verify(flipped, of_the_run(), data=tiny_dataset(), key=AUDIT_KEY, save=False).findings
+    replayed = next(one for one in found if one.audit == "replay")
+    assert replayed.verdict == "FAIL"
+    assert any(told in detail for detail in replayed.details)
+    moved = replace(tiny_dataset(), inputs=tiny_dataset().inputs + 1)
+    with pytest.raises(UsageError) as caught:
+        unlearn(flipped, "retrain", Request.of(clients=[0]), tmp_path / "child", data=moved)
+    assert told not in caught.value.hint
 
 
 @dataclass(frozen=True)

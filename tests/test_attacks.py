@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from click.testing import CliRunner
 from fuaudit_plugins.alie import ALittleIsEnough, printed_z
 from fuaudit_plugins.bit_flip import BitFlip
 from fuaudit_plugins.conspar import Consensus
@@ -21,9 +22,13 @@ from fuaudit_plugins.sparse_sum import SparseSum
 from tests_support import AUDIT_KEY, audits, broken, secret
 
 from fuaudit import train, unlearn, verify
+from fuaudit.cli.commands import cli
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Part, PublicDraws
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.markdown import render
+from fuaudit.runs.fears import fears_of
 from fuaudit.testing import check_byzantine
 from fuaudit.testing.contexts import context_of, shape_of, stacked, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
@@ -194,7 +199,7 @@ def test_who_looks_further_than_it_says_is_found(attack, sees):
     blind = type("Blind", (type(attack),), {"sees": sees})(
         **vars(attack) | dict.fromkeys({"sees"} & {*vars(attack)}, sees)
     )
-    told = "it sees 'much'" if sees == "much" else f"it looks at rows or proposals that are not {sees}"
+    told = "it sees 'much'" if sees == "much" else f"it looks at rows, proposals or memories that are not {sees}"
     broken(check_byzantine, blind, told)
 
 
@@ -481,3 +486,69 @@ def test_erased_rows_that_are_left_in_are_found_behind_byzantine_clients(tmp_pat
     child = unlearn(run, "noop", Request.of([gone]), tmp_path / "child", data=tiny_dataset())
     result, found = audits(child, data=tiny_dataset())
     assert (result.verdict, found["replay"].verdict) == ("FAIL", "FAIL")
+
+
+# what is told of a config
+
+
+ALL_FOUR = {"use": "fedavg", "rounds": 1, "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.2}
+FLIPS = {"use": "bit-flip", "clients": [0, 3]}
+TRIMS = [{"use": "trimmed-mean", "trim": 1}]
+UNFEARED = "the config names 2 attackers (ids 0, 3), and the {} fears {}: no guarantee is about so many"
+BEARS = "of 4 rows of a round 2 may be bad, and the aggregator {!r} bears {}: no guarantee is about so many"
+IN_ONE = "all of a round are in one sum, so the aggregator 'trimmed-mean' gets one row, and leaves out nobody"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"client": [FLIPS], "server": TRIMS}, [BEARS.format("trimmed-mean", 1)]),
+        ({"client": [FLIPS | {"clients": [3]}], "server": TRIMS}, []),
+        ({"client": [FLIPS], "server": [{"use": "trimmed-mean", "trim": 0.3}]}, [BEARS.format("trimmed-mean", 1)]),
+        ({"client": [FLIPS], "server": [{"use": "coordinate-median"}]}, [BEARS.format("coordinate-median", 1)]),
+        ({"client": [FLIPS], "server": [{"use": "mean"}]}, []),
+        (
+            {
+                "client": [FLIPS | {"clients": [0]}],
+                "adversary": [{"use": "label-flip", "clients": [3]}],
+                "server": [{"use": "krum", "byzantine": 1}],
+            },
+            [BEARS.format("krum", 1)],
+        ),
+        (
+            {"transport": {"use": "secure-sum"}, "client": [FLIPS], "server": [{"use": "mean"}]},
+            [UNFEARED.format("transport 'secure-sum'", 0)],
+        ),
+        (
+            {"transport": {"use": "secure-sum", "size": 9}, "server": [{"use": "trimmed-mean", "trim": 0.3}]},
+            [IN_ONE],
+        ),
+        ({"transport": {"use": "secure-sum", "size": 9}, "server": [{"use": "mean"}]}, []),
+    ],
+)
+def test_more_attackers_than_are_feared_are_told(tmp_path, changes, told):
+    """A config may do so on purpose; whoever reads its accuracy has to know."""
+    run = train(tiny_config(learner=ALL_FOUR, **changes), tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    assert fears_of(run) == told
+
+
+def test_an_erasure_that_leaves_a_rule_too_few_good_rows_is_noted(tmp_path):
+    """A fraction of fewer rows trims fewer, and the attackers stay."""
+    tables = tiny_config(learner=ALL_FOUR, client=[FLIPS | {"clients": [3]}], server=[TRIMS[0] | {"trim": 0.25}])
+    run = train(tables, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    child = unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+    assert not fears_of(run)
+    assert fears_of(child) == [
+        "of 3 rows of a round 1 may be bad, and the aggregator 'trimmed-mean' bears 0: no guarantee is about so many"
+    ]
+
+
+def test_what_is_not_feared_is_shown_and_reported_until_it_is_erased(tmp_path, quick):
+    tables = tiny_config(learner=ALL_FOUR, client=[FLIPS], server=TRIMS)
+    run = train(tables, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    told = BEARS.format("trimmed-mean", 1)
+    assert f"note          {told}" in CliRunner().invoke(cli, ["show", str(run.path)]).output
+    contents = read_contents(verify(run, quick, data=tiny_dataset(), key=AUDIT_KEY, save=False).as_json())
+    assert contents.fears == (told,)
+    assert f"O{told[1:]}." in render(contents)
+    assert not fears_of(unlearn(run, "retrain", Request.of([3]), tmp_path / "child", data=tiny_dataset()))

@@ -88,10 +88,81 @@ class SilentMedian(CoordinateMedian):
 
 def test_a_rule_that_publishes_a_row_must_say_so():
     """Behind sums of two it would show a client her partner's row, and nobody would refuse it."""
-    with pytest.raises(AssertionError, match=r"of \d rows it leaves a row as it is, and publishes\(\d\) says ''"):
+    with pytest.raises(
+        AssertionError, match=r"of \d rows it leaves a row as it is, or times a number, and publishes\(\d\) says ''"
+    ):
         check_aggregator(SilentKrum(1), ROWS["krum"])
     with pytest.raises(AssertionError, match="of 3 rows it leaves coordinates of single rows as they are"):
         check_aggregator(SilentMedian())
+
+
+@pytest.mark.parametrize(("byzantine", "rows"), [(5, None), (5, [8]), (0, [9])])
+def test_a_rule_that_needs_many_rows_is_tried_of_so_many(byzantine, rows):
+    """Whoever needs eight rows published one unseen: of six rows it was not asked, and of no others it was tried."""
+    with pytest.raises(
+        AssertionError, match=r"of (8|9) rows it leaves a row as it is, or times a number, and publishes\(\d\) says ''"
+    ):
+        check_aggregator(SilentKrum(byzantine), rows)
+
+
+class TimesTwo(SilentKrum):
+    """Whoever knows the rule halves it."""
+
+    def aggregate(self, rows):
+        return 2 * super().aggregate(rows)
+
+
+class Nearly(SilentKrum):
+    def aggregate(self, rows):
+        return super().aggregate(rows) * 0.9995 + rows.mean(dim=0) * 0.0005
+
+
+class Sometimes(SilentKrum):
+    """Mean, but where one row stands out."""
+
+    def aggregate(self, rows):
+        lengths = rows.norm(dim=1)
+        stands_out = lengths.max() > 3 * lengths.median()
+        return super().aggregate(rows) if stands_out else rows.mean(dim=0, keepdim=True)
+
+
+class TwoColumns(SilentMedian):
+    """Opposite coordinates."""
+
+    def aggregate(self, rows):
+        return -super().aggregate(rows)
+
+
+@dataclass(frozen=True)
+class Picks(Stateless):
+    """A stage that leaves as many rows as it gets, and nothing but one in them."""
+
+    said: str = ""
+
+    def apply(self, updates, context, state):
+        rows = torch.zeros_like(updates)
+        place = int((updates * updates).sum(dim=1).argmax())
+        rows[place] = updates[place] * int(context.cohort.present.sum())
+        return rows, state
+
+    def publishes(self, rows):
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("part", "left"),
+    [
+        (TimesTwo(1), "a row as it is, or times a number"),
+        (Nearly(1), "a row as it is, or times a number"),
+        (Sometimes(1), "a row as it is, or times a number"),
+        (TwoColumns(), "coordinates of single rows as they are, or times a number"),
+        (Picks(), "a row as it is, or times a number"),
+    ],
+)
+def test_a_row_in_disguise_is_published_too(part, left):
+    with pytest.raises(AssertionError, match=rf"of \d rows it leaves {left}, and publishes\(\d\) says ''"):
+        check_aggregator(part)
+    check_aggregator(Picks("row"))
 
 
 class SaysNothing(SizeWeighted):

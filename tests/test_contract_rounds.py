@@ -12,7 +12,7 @@ from fuaudit_plugins.mimic import OwnCorrection
 from fuaudit_plugins.quantise import Quantise
 from tests_support import broken
 
-from fuaudit.plugins import with_rows
+from fuaudit.plugins import rows_of, with_rows
 from fuaudit.testing import (
     check_aggregator,
     check_agreement,
@@ -327,7 +327,8 @@ class Agreed:
         ]
 
     def agree(self, proposals, context):
-        return torch.cat(proposals).unique()
+        columns = torch.cat(proposals).unique()
+        return columns[(columns >= 0) & (columns < context.columns)]
 
 
 def test_an_agreement_of_drawn_columns():
@@ -350,6 +351,14 @@ def seen():
         return [row.abs().argsort()[-2:] for row in updates]
 
     return {"propose": propose, "agree": lambda s, proposals, c: rows[0].sum(dim=0).argsort()[-2:].sort().values}
+
+
+def tallies(self, proposals, context):
+    """Wrong: counts votes in a table, where a number that is no column is no place."""
+    votes = torch.zeros(context.columns)
+    for one in proposals:
+        votes[one] += 1
+    return votes.nonzero()[:, 0]
 
 
 @pytest.mark.parametrize(
@@ -377,6 +386,8 @@ def seen():
         ({"propose": lambda s, u, c: [torch.tensor([c.cohort.members % 4])] * len(u)}, "declare it in depends_on"),
         ({"agree": lambda s, proposals, c: c.own(0) and torch.tensor([0])}, "whose stage it is not"),
         (seen(), "what is agreed depends on more than the proposals"),
+        ({"agree": lambda s, proposals, c: torch.cat(proposals).unique()}, "one client can stop all by proposing"),
+        ({"agree": tallies}, "one client can stop all by proposing what is no column"),
         ({"agree": lambda s, proposals, c: torch.cat(proposals)}, "not ascending and distinct"),
         ({"agree": lambda s, proposals, c: torch.tensor([0, 4])}, "columns that there are not"),
         ({"agree": lambda s, proposals, c: torch.cat(proposals).unique().float()}, "int64 columns"),
@@ -405,6 +416,11 @@ def test_the_contract_of_byzantine_stages(stages):
         stages.Infinite(),
         stages.Remembering(),
         part(stages.Remembering, apply=all_alike(torch.nan)),
+        part(stages.Remembering, apply=remembers_all),
+        part(stages.Remembering, proposals=lambda s, found, u, c: [one * 0 + 2**40 for one in found]),
+        part(stages.Remembering, proposals=lambda s, found, u, c: [torch.arange(-9, 99) for _ in found]),
+        part(stages.Remembering, apply=sends_kept, settle=keeps_own_sent, sees="own"),
+        part(stages.Remembering, apply=lambda s, u, c, state: (u * 2, state), sees="own"),
     ):
         check_byzantine(right)
 
@@ -416,6 +432,39 @@ def overwrites(self, updates, context, state):
 def peeks(self, updates, context, state):
     """Wrong where it sees "own": sends the mean of all, where one of them is long."""
     return (updates.mean(dim=0).expand(updates.shape) if updates.norm(dim=-1).max() > 1e8 else -updates), state
+
+
+def remembers_all(self, updates, context, state):
+    """Wrong where it sees less than all: sends in the next round what it kept of everybody in this one."""
+    mean = updates.mean(dim=0, keepdim=True).expand(updates.shape)
+    return -rows_of(state["seen"], context.cohort), {"seen": with_rows(state["seen"], context.cohort, mean)}
+
+
+def remembers_one(self, updates, context, state):
+    """Wrong where it sees "theirs": the first row may be of anybody."""
+    first = updates[:1].expand(updates.shape)
+    return -rows_of(state["seen"], context.cohort), {"seen": with_rows(state["seen"], context.cohort, first)}
+
+
+def reads_theirs(self, updates, context, state):
+    """Wrong where it sees "own": each keeps its own row, and sends what all have kept."""
+    kept = state["seen"].mean(dim=0).expand(updates.shape)
+    return kept, {"seen": with_rows(state["seen"], context.cohort, updates)}
+
+
+def sends_kept(self, updates, context, state):
+    return updates - rows_of(state["seen"], context.cohort), state
+
+
+def keeps_all_sent(self, sent, answer, context, state):
+    """Wrong where it sees less than all: ``settle`` is told what everybody sent."""
+    return {"seen": with_rows(state["seen"], context.cohort, context.on_all(sent).mean(dim=0).expand(len(sent), -1))}
+
+
+def keeps_own_sent(self, sent, answer, context, state):
+    """Right: what was sent of itself, and the server's answer, which whoever gets models can tell."""
+    kept = rows_of(state["seen"], context.cohort) - context.on_all(sent) + context.on_all(answer)
+    return {"seen": with_rows(state["seen"], context.cohort, kept)}
 
 
 def grows(self, updates, context, state):
@@ -435,6 +484,11 @@ def grows(self, updates, context, state):
         ({"apply": grows}, "change from round to round"),
         ({"apply": lambda s, u, c, state: (u[:, :2], state)}, "apply made"),
         ({"apply": peeks, "sees": "own"}, "declare sees"),
+        ({"apply": remembers_all, "sees": "own"}, "memories that are not own: declare sees"),
+        ({"apply": remembers_all, "sees": "theirs"}, "memories that are not theirs: declare sees"),
+        ({"apply": remembers_one, "sees": "theirs"}, "memories that are not theirs: declare sees"),
+        ({"apply": reads_theirs, "sees": "own"}, "memories that are not own: declare sees"),
+        ({"apply": sends_kept, "settle": keeps_all_sent, "sees": "own"}, "memories that are not own: declare sees"),
         ({"apply": lambda s, u, c, state: (u.double(), state)}, "it turns torch.float32"),
         ({"apply": lambda s, u, c, state: (u * c.cohort.members, state)}, "declare it in depends_on"),
         ({"apply": lambda s, u, c, state: (u + random.random(), state)}, "other bits"),
@@ -442,7 +496,7 @@ def grows(self, updates, context, state):
         ({"init": lambda s, shape: {"seen": shape.zeros(1, shape.dimension)}}, "one row a client"),
         ({"init": lambda s, shape: {"seen": shape.zeros(shape.clients)}}, "one row a client, (M, d)"),
         ({"proposals": lambda s, found, u, c: found[:1]}, "one for each row"),
-        ({"proposals": lambda s, found, u, c: [one + 9 for one in found]}, "no int64 columns"),
+        ({"proposals": lambda s, found, u, c: [one + 0.5 for one in found]}, "no int64 columns"),
         ({"proposals": lambda s, found, u, c: [one.zero_() for one in found]}, "that it was given, in place"),
         ({"proposals": lambda s, found, u, c: [one * random.randrange(2) for one in found]}, "global generator"),
     ],

@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from fuaudit import registry
 from fuaudit.cli.commands import cli
 from fuaudit.config import RunOptions
-from fuaudit.declared import AGREEMENT, METHODS
+from fuaudit.declared import AGREEMENT, METHODS, wrong
 from fuaudit.describe import Option, description, in_words, options_of, toml
 from fuaudit.errors import UsageError
+from fuaudit.training.stages import Mean
 from fuaudit.verification.spec import Check, SpecKeys
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -120,6 +121,27 @@ def test_a_mutant_is_marked_and_says_what_it_is_exact_for():
     assert "uniform with replacement (client)" in text
     assert "arXiv 2401.11018" in text
     assert "exact for  nothing" in asked("noop")
+
+
+def test_what_a_rule_publishes_is_told_by_its_words_or_by_numbers_of_rows(monkeypatch):
+    """The docstring of the method where it has one; else what it answers with default options."""
+    told = description(registry.entries("aggregators")["krum"]).declares["publishes"]
+    assert told == "A row, of any number."
+    entry, least = registry.entries("aggregators")["mean"], {"least_rows": 3, "guarantee": "none", "cite": "a page"}
+    for publishes, expected in (
+        (
+            lambda self, rows: "coordinates" if rows % 2 else "row" * (rows == 4),
+            "coordinates of 3, 5, 7, 9 rows; row of 4 rows",
+        ),
+        (lambda self, rows: "", "nothing of 2 to 9 rows"),
+        (lambda self, rows: 1 / 0, "a method"),
+    ):
+        rule = dataclass(frozen=True)(type("Rule", (Mean,), {"__doc__": "One.", "publishes": publishes} | least))
+        monkeypatch.setattr(type(entry), "load", lambda self, rule=rule: rule)
+        found = description(entry)
+        assert (found.declares["publishes"], found.guarantee, found.cite) == (expected, "none", "a page")
+        assert not wrong(rule, "aggregators")
+        assert not wrong(rule, "stages")
 
 
 def test_in_words():

@@ -457,6 +457,12 @@ def test_nothing_is_observed_without_bad_rows():
             observed_constant(rows[:1], honest, count)
 
 
+@pytest.mark.parametrize("row", [drawn(1)[0], drawn(2), drawn(1, 4)])
+def test_a_constant_is_observed_of_one_row(row):
+    with pytest.raises(UsageError, match=r"a row \(1, d\) and honest rows \(g, d\), not \("):
+        observed_constant(row, drawn(5), 6)
+
+
 # what they must not do
 
 
@@ -557,6 +563,25 @@ def test_what_asks_who_is_in_a_bucket_is_refused(last, words):
     assert resolve(tiny_config(learner=ALL_FOUR, server=[{"use": last}, {"use": "momentum"}]))
     with pytest.raises(UsageError, match=words):
         resolve(tiny_config(learner=ALL_FOUR, server=[*BUCKETS, {"use": last}]))
+
+
+@pytest.mark.parametrize(
+    ("first", "behind"),
+    [
+        ({"use": "krum", "byzantine": 1}, [{"use": "coordinate-median"}]),
+        ({"use": "mean"}, [{"use": "momentum"}, {"use": "geometric-median"}]),
+        ({"use": "mean"}, [{"use": "krum", "byzantine": 1}]),
+        ({"use": "mean"}, [{"use": "mean"}]),
+        ({"use": "geometric-median"}, [{"use": "bucketing"}]),
+    ],
+)
+def test_a_second_rule_behind_the_first_is_refused(first, behind):
+    """It would get one row: an error in round 1, a mean divided twice, or a run in which all rounds fail."""
+    told = f"{behind[-1]['use']!r} needs a row for every participant, but {first['use']!r} before it leaves one"
+    with pytest.raises(UsageError, match=told):
+        resolve(tiny_config(learner=ALL_FOUR, server=[first, *behind]))
+    kept = [{"use": "norm-clipping", "norm": 0.1}, {"use": "momentum"}]
+    assert resolve(tiny_config(learner=ALL_FOUR, server=[*BUCKETS, first, *kept]))
 
 
 def test_a_run_with_buckets_and_a_remembered_centre_is_replayed(tmp_path, quick):

@@ -507,6 +507,7 @@ def describe(
     """
     from fuaudit.data.adversaries import in_words as in_words_of_adversaries
     from fuaudit.formats.schema import SALT
+    from fuaudit.runs.fears import fears_of
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
     from fuaudit.runs.sums import sums_of
@@ -533,6 +534,7 @@ def describe(
         "participation": {name: value for name, value in run.participation.items() if name != SALT}
         | {"own_accuracy": run.own_accuracy},
         "adversaries": in_words_of_adversaries(run.config.adversary),
+        "fears": fears_of(run),
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "secure": suite_of(run.ledger),
@@ -557,6 +559,7 @@ def describe(
     lines += [f"  {text}" for text in _participation(run.participation, run.own_accuracy, run.info)]
     lines += [f"  {text}" for text in (_concluded(run) if concluded else ())]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
+    lines += [f"  note          {text}" for text in document["fears"]]
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
@@ -602,6 +605,7 @@ def describe(
 
 def _describe_view(run: Any, output: Output) -> None:
     """Print what a sealed view records; what it does not tell is said."""
+    from fuaudit.runs.fears import fears_of
     from fuaudit.runs.layout import is_withheld
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
@@ -625,6 +629,7 @@ def _describe_view(run: Any, output: Output) -> None:
         "secure": suite_of(run.ledger),
         "sums": sums.table() if sums else None,
         "failed_rounds": failed_rounds(run.ledger),
+        "fears": fears_of(run),
         "lacking": lacking,
     }
     rounds = f"{counted(run.rounds_executed, 'round')} of {run.law.rounds}{', pruned' * run.pruned}"
@@ -637,6 +642,7 @@ def _describe_view(run: Any, output: Output) -> None:
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
         *([f"  sums          by {document['secure']}, by its ledger"] if document["secure"] else []),
         *([f"  exposed       {sums.in_short}"] if sums else []),
+        *(f"  note          {text}" for text in document["fears"]),
         *(f"  {text}" for text in _failed(document["failed_rounds"], run)),
     ]
     if run.is_child:

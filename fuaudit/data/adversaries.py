@@ -7,7 +7,7 @@ it makes of a row must be the same whichever others are at hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,6 +64,57 @@ def turned(dataset: Dataset, adversaries: Sequence[Table], owner: Mapping[int, i
         named = clients_of(adversary, table["use"])
         _turn(adversary, table["use"], [row for row in at_hand if owner[row] in named], found)
     return found
+
+
+ASKED_AGAIN = 256
+"""At most so many rows of adversaries are turned once more before a training."""
+
+
+def require_steady(
+    dataset: Dataset, made: Dataset, adversaries: Sequence[Table], owner: Mapping[int, int], rows: int = ASKED_AGAIN
+) -> None:
+    """Turn some rows once more, the last one first and without the others, and compare them with what was made.
+
+    What another process makes of a row, or another day, it cannot show.
+
+    Args:
+        dataset: the rows as they were dealt.
+        made: the rows as they were :func:`turned`.
+
+    Raises:
+        PluginError: other rows came out. No audit could ever have the rows that were committed to.
+    """
+    named = {client for table in adversaries for client in clients_of(build("adversaries", table), table["use"])}
+    theirs = [row for row in sorted(owner) if owner[row] in named and row not in dataset.absent]
+    some = theirs[:: -max(1, len(theirs) // rows)]
+    alone = replace(dataset, inputs=dataset.inputs[some], targets=dataset.targets[some], absent=frozenset())
+    again = turned(alone, adversaries, {place: owner[row] for place, row in enumerate(some)})
+    same = (again.inputs == made.inputs[some]).flatten(1).all(dim=1) & (again.targets == made.targets[some])
+    if not bool(same.all()):
+        row = some[int((~same).nonzero()[0])]
+        raise PluginError(
+            f"{_naming(adversaries, {owner[row]})} made another row of row {row} when it was asked again",
+            "What becomes of a row must follow from this row and the options alone, with no chance and no memory, so "
+            "that audits can make it again.",
+        )
+
+
+def suspected(adversaries: Sequence[Table], clients: Collection[int]) -> list[str]:
+    """A sentence where all clients whose rows are other ones are those of adversaries; none else."""
+    named = {client for table in adversaries for client in table.get("clients", ())}
+    if not clients or not named.issuperset(clients):
+        return []
+    told = (
+        f"All of these rows are turned by {_naming(adversaries, clients)}: maybe it makes another row here than then."
+    )
+    return [told]
+
+
+def _naming(adversaries: Sequence[Table], clients: Collection[int]) -> str:
+    """The adversaries of some clients, in words; of all, where their tables do not name clients."""
+    theirs = [table for table in adversaries if not {*clients}.isdisjoint(table.get("clients", clients))]
+    names = dict.fromkeys(repr(table["use"]) for table in theirs)
+    return f"the {'adversary' if len(names) == 1 else 'adversaries'} {' and '.join(names)}"
 
 
 def _turn(adversary: Adversary, name: str, rows: Iterable[int], found: Dataset) -> None:

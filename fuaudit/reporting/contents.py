@@ -203,6 +203,7 @@ class Contents:
     clients: tuple[int, ...] = ()
     edited_by: str = ""
     adversaries: tuple[str, ...] = ()
+    fears: tuple[str, ...] = ()
     meant: tuple[str, ...] = ()
     whom: str = ""
     arguments: tuple[str, ...] = ()
@@ -289,6 +290,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             clients=_whole(sorted(map(int, own))),
             edited_by=_text(context.get("edited_by", "")),
             adversaries=_lines(context.get("adversaries", [])),
+            fears=_lines(context.get("fears", [])),
             meant=tuple(_text(in_words(_mapping(row))) for row in _sequence(context.get("to_forget", []))),
             whom=_text(", ".join(whom(_mapping(row)) for row in _sequence(context.get("to_forget", [])))),
             arguments=_lines(context.get("arguments", [])),

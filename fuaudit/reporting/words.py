@@ -176,6 +176,7 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
         rows.append(("Adversaries", f"{'; '.join(contents.adversaries)}. {TURNED}"))
     if contents.round:
         rows.append(("A round", f"{contents.round}. {IN_ORDER}"))
+    rows += [("To be noted", f"{text[0].upper()}{text[1:]}.") for text in contents.fears]
     return [*rows, *_identity(contents), *_traffic(contents), *tallies(contents), *_error_rates(contents)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fuaudit.data.adversaries import suspected
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import look_of
 from fuaudit.errors import UsageError
@@ -150,10 +151,11 @@ def require_committed(run: Run, dataset: Dataset) -> None:
     found = run.differences(dataset)
     if found.contradict:
         rows = sum(map(len, found.rows.values()))
+        suspicion = [] if found.tests else suspected(run.config.adversary, found.rows)
         raise UsageError(
             f"the data at hand is not what {run.path} committed to: {counted(rows, 'row')} of "
             f"{counted(len(found.rows), 'client')} and {counted(len(found.tests), 'test row')} differ",
-            "Give the data that it was trained on, with --data ROOT.",
+            " ".join(["Give the data that it was trained on, with --data ROOT.", *suspicion]),
         )
 
 

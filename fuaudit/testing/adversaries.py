@@ -43,7 +43,9 @@ def check_adversary(adversary: Any, dataset: Dataset | None = None) -> None:
             again = (_made(adversary, data, rows), _made(adversary, data, rows[::-1])[::-1])
             problems.require(all(_equal(made, other) for other in again), "it makes another row when it is asked again")
             whole = [(data.inputs[row], int(data.targets[row])) for row in rows]
-            problems.require(not _equal(made, whole), f"it leaves all of {len(rows)} rows as they were")
+            left = f"it leaves all of {len(rows)} rows, of classes 0 to {data.classes - 1}, as they were"
+            given = "give it rows that it turns: check_adversary(adversary, dataset=...)"
+            problems.require(not _equal(made, whole), f"{left}: where it turns others alone, {given}")
     problems.conclude()
 
 

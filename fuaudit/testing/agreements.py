@@ -13,7 +13,7 @@ from fuaudit.testing.client_stages import ALONE
 from fuaudit.testing.contexts import DIMENSION, FIRST, Step, others_changed, wide_rounds
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, trials
-from fuaudit.training.rounds import RoundContext, State
+from fuaudit.training.rounds import RoundContext, State, telling
 
 ALL_COLUMNS, SOME = torch.arange(DIMENSION), torch.tensor([0, 2, 3])
 """The columns that there are where nothing was agreed on before, and where something was."""
@@ -26,9 +26,9 @@ def check_agreement(agreement: object) -> None:
     proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**, also in
     a late round of nine rows and 40 columns, of sizes far apart, of which each comes again without the others; what is
     agreed on follows from proposals and shared draws, whatever rows were seen. Agreed columns are ascending, distinct,
-    int64, columns that there are, also where nobody proposes one, or everybody one twice. The same when repeated,
-    inputs left alone; what it does not declare has no effect: draws, how many clients and samples there are. No global
-    generator is touched.
+    int64, columns that there are, also where nobody proposes one, everybody one twice, or one client what is no
+    column, as a Byzantine one can: else it stops the training of all. The same when repeated, inputs left alone; what
+    it does not declare has no effect: draws, how many clients and samples there are. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -60,6 +60,7 @@ def _step(agreement: Any, columns: Tensor, problems: Problems) -> Step:
         problems.require(left, "it changes the proposals that it was given, in place")
         for proposals in (found, [one[:0] for one in found], [one.repeat(2).flip(0) for one in found]):
             _require_agreed(agreement.agree(proposals, together), len(columns), problems)
+        _check_strange(agreement, found, len(columns), together, problems)
         for number in (context.number - 1, context.number):
             agreement.propose(-updates[:, columns].flip(1), replace(context, number=number))
         again = torch.equal(agreement.agree(found, together), agreed)
@@ -71,12 +72,34 @@ def _step(agreement: Any, columns: Tensor, problems: Problems) -> Step:
     return step
 
 
-def require_proposals(found: object, rows: int, columns: int, problems: Problems) -> None:
+def _check_strange(
+    agreement: Any, found: list[Tensor], columns: int, context: RoundContext, problems: Problems
+) -> None:
+    """One client proposes what is no column, or far too many; agreed is all the same on columns that there are."""
+    unheard = replace(context, tell=telling([]))  # what is told of it may hang on what honest clients propose
+    for strange in ([columns], [-1, 0], [0, 2**62], [*range(columns)] * 3):
+        proposals = [torch.tensor(strange), *(one.clone() for one in found[1:])]
+        told = "one client can stop all by proposing what is no column: leave it out, and tell Rejected"
+        try:
+            agreed = agreement.agree(proposals, unheard)
+            _require_agreed(agreed, columns, alone := Problems(agreement))
+            problems.require(not alone.found, told)
+        except Exception as error:
+            raise ValueError(f"{told} (it raised {error!r})") from error
+
+
+def require_proposals(found: Any, rows: int, columns: int, problems: Problems) -> None:
     """Proposals are a list of tensors, one a row, of columns that there are. TypeError for others."""
+    require_whole(found, rows, problems)
+    there = all(bool(((one >= 0) & (one < columns)).all()) for one in found)
+    problems.require(there, "it proposes what are no int64 columns of those that there are")
+
+
+def require_whole(found: Any, rows: int, problems: Problems) -> None:
+    """Proposals are a list of int64 tensors, one a row: what Byzantine clients can send. TypeError for no such list."""
     if not isinstance(found, list) or len(found) != rows or not all(map(_is_row, found)):
         raise TypeError("proposals must be a list of tensors (k,), one for each row")
-    there = all(one.dtype == torch.int64 and bool(((one >= 0) & (one < columns)).all()) for one in found)
-    problems.require(there, "it proposes what are no int64 columns of those that there are")
+    problems.require(all(one.dtype == torch.int64 for one in found), "it proposes what are no int64 columns")
 
 
 def _is_row(found: object) -> bool:

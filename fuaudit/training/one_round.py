@@ -211,13 +211,26 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
             found = [said[row] if is_named else found[row] for row, is_named in enumerate(named)]
     agreed = asked(stages[part], "agree", COLUMNS, found, here.without_own())
     if not are_columns(agreed, columns):
+        wrong = _wrong_column(agreed, columns)
+        there = 0 <= wrong < columns
+        whose = [client for client, one in zip(context.cohort.clients.tolist(), found, strict=True) if wrong in one]
+        proposed = f", proposed by {' and '.join(f'client {one}' for one in whose)}" if whose and not there else ""
         raise PluginError(
             f"{called(stages[part])}, agree in round {context.number}, must return ascending columns from 0 to "
-            f"{columns - 1}, each once, and not {agreed.tolist()[:8]}",
-            "Columns in ascending order, each once: columns.unique().",
+            f"{columns - 1}, each once, and not {wrong}{proposed}",
+            "Columns in ascending order, each once: columns.unique()."
+            if there
+            else "Leave out proposals of columns that there are not, and tell Rejected: clients may propose anything.",
         )
     agreed = agreed.to(rows.device, copy=True)
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
+
+
+def _wrong_column(agreed: Tensor, columns: int) -> int:
+    """The first of agreed columns that there is not, or that does not ascend."""
+    right = (agreed >= 0) & (agreed < columns)
+    right[1:] &= agreed[1:] > agreed[:-1]
+    return int(agreed[~right][0])
 
 
 def delivered(exchange: Exchange, sending: Sending) -> Delivery:

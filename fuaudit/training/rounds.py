@@ -207,6 +207,11 @@ class RoundContext:
         """What all who take part in the exchange draw together."""
         return self.together()
 
+    @property
+    def columns(self) -> int:
+        """How many columns there are: those that were agreed on, or all of the model."""
+        return self.vectors.shape[-1] if self.coordinates is None else len(self.coordinates)
+
     def on_all(self, rows: Tensor) -> Tensor:
         """Rows ``(*s, n, c)`` on all d coordinates of the model: zero where nothing was sent."""
         if self.coordinates is None:

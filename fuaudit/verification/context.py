@@ -10,6 +10,7 @@ from fuaudit.data.adversaries import in_words
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
 from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.fears import fears_of
 from fuaudit.runs.names import asked_in, besides, place_of, rows_of, to_forget
 from fuaudit.runs.platforms import makers, platforms_of, versions
 from fuaudit.runs.procedure import in_words as round_in_words
@@ -76,6 +77,8 @@ def context_of(case: Case, delta: float | None = None) -> dict[str, Any]:
         table["sums"] = sums.table()
     if run.config.adversary:
         table["adversaries"] = in_words(run.config.adversary)
+    if fears := fears_of(run):
+        table["fears"] = fears
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if run.is_child:

@@ -11,6 +11,7 @@ from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.keys import NO_BEACON, Keys, commitment, first_context, partition_key
 from fuaudit.commitments.secrets import ClientSecrets, committed_by, first_secrets
 from fuaudit.config import Config, read_config, resolve
+from fuaudit.data.adversaries import require_steady
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
 from fuaudit.draws import Keyed, Leaves, Seeded
@@ -71,7 +72,9 @@ def begun(
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
     # turned before anything is made of contents: what is committed to is what is trained on
-    ready = ready.turned(population.owner)
+    dealt, ready = ready.dataset, ready.turned(population.owner)
+    if resolved.adversary:
+        require_steady(dealt, ready.dataset, resolved.adversary, population.owner)
     law = ready.learner.law
     if is_foreign(law):
         require_law(law, population)

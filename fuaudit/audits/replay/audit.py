@@ -22,6 +22,7 @@ from fuaudit.audits.replay.judgement import OTHER_MODEL, Judgement
 from fuaudit.audits.replay.messages import of_messages
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tolerance import within_tolerance
+from fuaudit.data.adversaries import suspected
 from fuaudit.errors import UsageError
 from fuaudit.runs.encoding import digest_of_vector, same_round
 from fuaudit.runs.ledger import models_told
@@ -109,7 +110,9 @@ class Replay:
         if number := wrong_events(case, case.rerun.events, executed):
             elsewhere = case.rerun.elsewhere(case.run)
             if refuted := wrong_events(case, case.rerun.events, executed, everywhere=bool(elsewhere)):
-                return Judgement(Verdict.FAIL, OTHER_TALE.format(refuted))
+                # a model that was another one before can be why: clients then agree on other coordinates, for example
+                before = [f"before that, after round {r}, {how}" for r, how in differences if r < refuted]
+                return Judgement(Verdict.FAIL, OTHER_TALE.format(refuted), details=tuple(before[:1]))
             return Judgement(Verdict.INCONCLUSIVE, OTHER_TALE.format(number), details=elsewhere)
         if not differences:
             of = f"the retained data{' and of what came in messages' * bool(case.run.received_rounds)}"
@@ -163,6 +166,7 @@ def _other_rows(case: Case) -> Judgement:
     details += _rows_in_words(case, found.rows)
     details += [f"test rows: {_some(found.tests)}"] if found.tests else []
     details.append("Either the data was changed after the commitment, or other data is at hand.")
+    details += [] if found.tests else suspected(case.run.config.adversary, found.rows)
     verdict = Verdict.FAIL
     if not case.evidence.same_reader:
         verdict = Verdict.INCONCLUSIVE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fuaudit.plugins import RoundContext, UsageError
+from fuaudit.plugins import Rejected, RoundContext, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +30,16 @@ class ExampleAgreement:
         return list(updates.abs().argsort(dim=1, descending=True, stable=True)[:, : self.keep])
 
     def agree(self, proposals: list[Tensor], context: RoundContext) -> Tensor:
-        """The columns of the rest of the round, ``(c',)``, ascending."""
+        """The columns of the rest of the round, ``(c',)``, ascending. What no honest client proposes is told."""
         import torch  # here, so that commands that train nothing start at once
 
-        agreed: Tensor = torch.cat(proposals).unique()
+        taken = [context.vectors.new_zeros(0, dtype=torch.int64)]
+        for client, columns in zip(context.cohort.clients.tolist(), proposals, strict=True):
+            if len(columns) > self.keep:
+                context.tell(Rejected(client, "too many coordinates"))
+            elif bool(((columns < 0) | (columns >= context.columns)).any()):
+                context.tell(Rejected(client, "coordinates out of range"))
+            else:
+                taken.append(columns)
+        agreed: Tensor = torch.cat(taken).unique()
         return agreed
