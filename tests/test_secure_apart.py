@@ -387,6 +387,7 @@ def test_a_training_of_which_a_party_died_is_finished_by_new_ones(of_objects, tm
     with pytest.raises(RefusedError, match=f"the process {role} is gone") as refused, resumable(folder, None):
         trained(folder, FEDREP, "bfv+mask", apart=True)
     assert "go on with: fuaudit resume" in str(refused.value)
+    assert "Remove it" not in str(refused.value), "another run over the same rows"
     with pytest.raises(EvidenceError, match="Finish it with: fuaudit resume"):
         load_run(folder)
     chain = chain_of(folder)

@@ -20,6 +20,7 @@ from fuaudit.cli.proposed import elsewhere
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 from fuaudit.renamed import FLAGS, sentence
+from fuaudit.runs.layout import CHAIN
 from fuaudit.runs.transcripts import given_up
 from fuaudit.secure.refusal import ANEW
 from fuaudit.text import command, printable
@@ -57,9 +58,9 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
                 told = f"The run in {folder} ends here: {why}.\n  {ANEW}"
                 error.hint = "\n  ".join(filter(None, (error.hint, told)))
             elif begun and not before:
-                told = (
-                    f"What was complete is kept in {folder}. Remove it to try again otherwise, or go on with: {again}"
-                )
+                # behind a suite another try is another run over the same rows
+                other = "" if (folder / CHAIN).exists() else "Remove it to try again otherwise, or "
+                told = f"What was complete is kept in {folder}. {other or 'To finish it, '}go on with: {again}"
                 error.hint = "\n  ".join(filter(None, (error.hint, told)))
             raise
         if begun:
