@@ -406,7 +406,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "client_stages": ("settle", "step_of"),
     "laws": ("included",),
     "stages": ("rows_left", "publishes"),
-    "transports": ("require_places", "rows_left", "buffers", "members", "secured", "mean_of"),
+    "transports": ("require_places", "rows_left", "buffers", "fails", "members", "secured", "mean_of"),
 }
 """Kind of plugin -> the methods that it may have."""
 

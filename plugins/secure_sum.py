@@ -118,6 +118,10 @@ class SecureSum:
         large = sum(size >= self._fewest for size in sizes(places, self.size))
         return min(large, trained // self._fewest)
 
+    def fails(self, counted: int, known: int) -> bool:
+        """Whether half of so many buffers may be bad, where so many of the clients that are feared were found."""
+        return 2 * max(0, self.byzantine - known) >= counted
+
     def buffers(self, places: int) -> list[tuple[int, int]]:
         """Of each buffer of so many participations how many the lot puts into it, and from how many rows on it opens.
 
@@ -147,7 +151,7 @@ class SecureSum:
             else:
                 context.tell(Suspected(tuple(sorted({*context.cohort.clients[some].tolist()})), "not finite"))
         known = int((~came).sum()) + len(opened) - len(counted)
-        failed = 2 * max(0, self.byzantine - known) >= len(counted) or not context.enough(len(counted))
+        failed = self.fails(len(counted), known) or not context.enough(len(counted))
         context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(counted), failed))
         counted = {} if failed else counted
         taken, sent = torch.zeros(len(rows), dtype=torch.bool, device=rows.device), torch.zeros_like(rows)

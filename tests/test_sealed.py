@@ -525,15 +525,77 @@ def test_a_sum_that_was_seen_and_told_as_discarded(copied, suite):
     assert (found.values["discarded"], found.values["unplayed"]) == (1, 1)
 
 
+def left_out(view, number, buffer, *events):
+    """A view of which a buffer is gone with all its messages; its server tells of it what it likes."""
+    view = telling(view, [one for one in messages(view) if (one.round, one.buffer) != (number, buffer)])
+
+    def course(event):
+        ours = event["event"] == "round" and event["round"] == number
+        return event | ({"told": [*events, *event["told"]]} if ours else {})
+
+    return sealed_again(modelled(view, number).path, course)
+
+
+def suspected(*clients):
+    return {"kind": "suspected", "part": "transport", "clients": [*clients], "why": "not finite"}
+
+
 @pytest.mark.parametrize("suite", SUITES)
-def test_a_buffer_without_any_message_is_what_a_pass_rests_on(copied, suite):
-    """The limit: who records nothing of a sum can have seen it. Members are named, and so is the assumption."""
+def test_a_buffer_that_is_left_out_for_no_reason_is_found(copied, suite):
+    """Everybody has samples and nobody is Byzantine, so an honest server asks for all sums."""
     view = copied(suite)
-    view = modelled(telling(view, [one for one in messages(view) if (one.round, one.buffer) != (2, 1)]), 2)
+    members = next(
+        terms_of(one).members for one in messages(view) if (one.step, one.round, one.buffer) == ("terms", 2, 1)
+    )
+    view = left_out(view, 2, 1)
     found = looked_at(view)
+    assert (found.verdict, found.details[0]) == (
+        "FAIL",
+        f"round 2, buffer: nothing of clients {members} was opened, and the ledger suspects none of them: an honest "
+        "server asks",
+    )
+    assert (found.values["discarded"], found.values["unplayed"]) == (0, 1)
+    found = looked_at(left_out(view, 2, 1, suspected(*members)))
+    assert (found.verdict, "by the config each of them is honest" in found.details[0]) == ("FAIL", True)
+
+
+def test_a_sum_that_a_byzantine_client_is_said_to_have_spoilt_is_what_a_pass_rests_on(tmp_path):
+    """The limit: she may have, and who records nothing of a sum can have seen it. Members are named, and so is that."""
+    tables = FEDREP | {"client": [*FEDREP["client"][:2], {"use": "alie", "clients": [3]}, FEDREP["client"][2]]}
+    view = seal(trained(tmp_path / "run", tables, "plain"), tmp_path / "view")
+    assert looked_at(view).verdict == "PASS"
+    buffers = {one.buffer: terms_of(one).members for one in messages(view) if (one.step, one.round) == ("terms", 2)}
+    bad = next(number for number, members in buffers.items() if 3 in members)
+    path = shutil.copytree(view.path, tmp_path / "another")
+    found = looked_at(left_out(view, 2, bad, suspected(*buffers[bad])))
     assert found.verdict == "PASS", found.details
     assert any(line.startswith("Of 1 buffer that a lot gives no message is there") for line in found.assumptions)
     assert (found.values["discarded"], found.values["unplayed"], len(found.details)) == (0, 1, 1)
+    other = buffers[1 - bad]
+    found = looked_at(left_out(load_run(path), 2, 1 - bad, suspected(*buffers[bad])))
+    assert (found.verdict, f"clients {buffers[bad]}, who are no buffer" in found.details[0]) == ("FAIL", True), other
+
+
+def test_rounds_that_are_said_to_have_failed_over_a_model_that_stays_are_found(tmp_path):
+    """Sums of other buffers in each round over one model are equations for the same rows."""
+    tables = FEDAVG | {"transport": {"use": "secure-sum", "size": 2}}
+    view = seal(trained(tmp_path / "run", tables, "plain"), tmp_path / "view")
+    view = telling(view, [one for one in messages(view) if one.step == "lot" or one.round == 2])
+    view = modelled(holding(view, 1, *view.checkpoint(0)), 2)
+
+    def course(event):
+        if event["event"] != "round" or event["round"] != 1:
+            return event
+        return event | {
+            "told": [
+                one | ({"discarded": 2, "failed": True} if one["kind"] == "summed" else {}) for one in event["told"]
+            ]
+        }
+
+    found = looked_at(sealed_again(view.path, course))
+    assert (found.verdict, found.details) == (
+        "FAIL", ("round 1, buffer: the ledger tells that the round fails, and with 2 sums left it goes on",),
+    )  # fmt: skip
 
 
 def test_sums_of_a_round_that_fails_are_found(tmp_path):
@@ -573,7 +635,7 @@ def test_a_round_of_a_config_that_draws_clients_is_not_left_out(of_all, tmp_path
     )
     found = looked_at(modelled(holding(view, 1, *view.checkpoint(0)), 2))
     assert found.verdict == "FAIL"
-    assert found.details == ("round 1, lot: 0 clients contributed to the lot, and the config draws 4 in every round",)
+    assert found.details == ("round 1, lot: 0 clients contributed to the lot, and the config draws 4 in this round",)
 
 
 def test_clients_of_a_config_that_draws_all_are_not_left_out(of_all, tmp_path):
@@ -598,7 +660,7 @@ def test_clients_of_a_config_that_draws_all_are_not_left_out(of_all, tmp_path):
     found = looked_at(modelled(modelled(view, 1), 2))
     assert found.verdict == "FAIL"
     assert [line.partition(": ")[2] for line in found.details] == [
-        "2 clients contributed to the lot, and the config draws 4 in every round"
+        "2 clients contributed to the lot, and the config draws 4 in this round"
     ] * 2
 
 
@@ -681,6 +743,23 @@ OTHERS = {
         },
         "plain",
     ),
+    "buffers that are too small to count": (
+        FEDAVG
+        | {
+            "partition": {"use": "iid", "clients": 7},
+            "learner": FEDAVG["learner"] | {"cohort": 7},
+            "transport": {"use": "secure-sum", "size": 2, "smallest": 3},
+        },
+        "plain",
+    ),
+    "several buffers that are discarded": (
+        published(INFINITE, {"use": "mean"}, clients=8)
+        | {
+            "client": [{"use": "test-infinite", "clients": [1, 3]}, *FEDREP["client"]],
+            "transport": {"use": "secure-sum", "size": 2, "byzantine": 1},
+        },
+        "plain",
+    ),
 }
 
 
@@ -698,6 +777,14 @@ def test_other_trainings_pass(tmp_path, monkeypatch, name):
     if name == "a buffer that is discarded":
         assert found.values["sums"] == 2
         assert all("nothing of them was opened" in line for line in found.details)
+
+
+def test_a_round_that_fails_after_its_clients_agreed_on_columns_is_no_fault(tmp_path, monkeypatch):
+    """The rule has too few sums, so none is asked for, and no columns are told: how many, the ledger alone tells."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    tables = published(INFINITE, {"use": "multi-krum", "byzantine": 0, "keep": 2}, clients=6)
+    found = looked_at(seal(trained(tmp_path / "run", tables, "plain"), tmp_path / "view"))
+    assert (found.verdict, "No sum was opened in any round" in found.shows) == ("INCONCLUSIVE", True), found.details
 
 
 def test_a_round_of_which_nothing_was_opened_leaves_the_model_as_it_was(tmp_path):

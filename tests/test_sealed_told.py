@@ -1,18 +1,23 @@
 """What a sealed view says beside its messages: names, shapes and sizes are those of its config, the rest is named."""
 
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from fuaudit_plugins.conspar import Consensus
 from test_sealed import family, looked_at, sealed_again  # noqa: F401
 from test_secured_runs import FEDREP, NOISY, trained
 
 from fuaudit import load_run, registry, unlearn
+from fuaudit.audits.transcript.served import _tiles
 from fuaudit.audits.transcript.told import made_like, parameters_of
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
+from fuaudit.plugins import Answered
 from fuaudit.runs.layout import MODEL
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.training import federation
@@ -63,7 +68,10 @@ def test_a_view_as_it_is_passes_and_names_what_is_as_told(view):
     found = looked_at(view)
     assert found.verdict == "PASS", (found.shows, found.details)
     assert any("metrics.json" in line and "as told" in line for line in found.assumptions)
-    assert not any("model.safetensors" in line for line in found.assumptions)
+    # an MLP of as many numbers can have other inputs and classes: here 3 x 3 + 3 + 3 x 3 + 3, also 1 and 5, say
+    assert [("model.safetensors" in line, "how many classes" in line) for line in found.assumptions].count(
+        (True, True)
+    ) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,7 +142,45 @@ def test_one_message_is_told_once(copied):
         return event | {"told": [event["told"][0], *event["told"]]} if event["event"] == "round" else event
 
     found = looked_at(sealed_again(copied.path, course))
-    assert (found.verdict, "one message twice" in found.details[0]) == ("FAIL", True)
+    assert (found.verdict, "something, twice" in found.details[0]) == ("FAIL", True)
+
+
+LETTERS = "abcdefghijklmnop"
+ROOM = {
+    "rows of a sum": lambda told: [
+        one | {"rows": [*one["rows"], 2**47], "discarded": 1} if one["kind"] == "summed" else one for one in told
+    ],
+    "a sum told twice": lambda told: [*told, told[-1] | {"rows": [2**47]}],
+    "what is sent": lambda told: [*told, {"kind": "sent", "part": "client.1", "client": 0, "what": LETTERS, "size": 0}],
+    "what is answered": lambda told: [*told, {"kind": "answered", "part": "client.1", "what": LETTERS, "size": 12}],
+    "an answer of who never answers": lambda told: [
+        *told, {"kind": "answered", "part": "client.0", "what": "values", "size": 12},
+    ],
+    "a release of the server": lambda told: [
+        *told, {"kind": "released", "part": "server.0", "mechanism": "x", "parameters": {"a": LETTERS}},
+    ],
+    "a release of the solver": lambda told: [
+        *told, {"kind": "released", "part": "solver", "mechanism": "x", "parameters": {"a": LETTERS}},
+    ],
+    "a release of nobody": lambda told: [
+        *told, {"kind": "released", "part": "server.9", "mechanism": "x", "parameters": {"a": LETTERS}},
+    ],
+    "suspects": lambda told: [
+        *told, {"kind": "suspected", "part": "transport", "clients": [7, 2**47], "why": "not finite"},
+    ],
+    "a client who is rejected": lambda told: [
+        *told, {"kind": "rejected", "part": "client.1", "client": 2, "why": LETTERS},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROOM)
+def test_a_server_has_no_room_for_words_of_its_own_in_what_parts_tell(copied, name):
+    def course(event):
+        return event | {"told": ROOM[name](event["told"])} if event.get("round") == 1 else event
+
+    found = looked_at(sealed_again(copied.path, course))
+    assert (found.verdict, found.details[0][:8]) == ("FAIL", "round 1,"), (found.shows, found.details)
 
 
 def test_a_config_that_training_refuses_is_no_view(tmp_path, monkeypatch):
@@ -159,3 +205,57 @@ def test_a_view_with_requests_for_samples_says_that_clients_may_have_none_left(t
     assert found.verdict == "PASS", (found.shows, found.details)
     assert any("Every client who is left has samples left" in line for line in found.assumptions)
     assert not any("has samples left" in line for line in looked_at(family[1], family[0]).assumptions)
+
+
+@pytest.mark.parametrize("told", ["all", "one"])
+def test_a_server_tells_no_more_columns_than_clients_propose(tmp_path, monkeypatch, told):
+    """Which they are is as told, for rows alone make them: a PASS says so. How many they are at most, the config says.
+
+    Whoever tells all gets all of each sum.
+    """
+
+    def agree(self, proposals, context):
+        columns = context.vectors.shape[-1]
+        [*self._taken(proposals, columns, context)]
+        made = torch.arange(columns) if told == "all" else torch.tensor([3])
+        context.tell(Answered("coordinates", 4 * len(made)))
+        context.tell(Answered("values", 4 * len(made)))
+        return made
+
+    few, (first, _, last) = {"use": "consensus", "per_client": 1, "alpha": 0.5}, FEDREP["client"]
+    monkeypatch.setattr(Consensus, "agree", agree)
+    view = seal(trained(tmp_path / "run", FEDREP | {"client": [first, few, last]}, "plain"), tmp_path / "view")
+    found = looked_at(view)
+    if told == "one":
+        assert (found.verdict, sum("and the server tells them" in line for line in found.assumptions)) == ("PASS", 1)
+        return
+    assert (found.verdict, found.details[0]) == (
+        "FAIL", "round 1, told: the server told 12 columns, and the clients of the round agree on 4 at most",
+    )  # fmt: skip
+
+
+def zeros(*sizes):
+    return [bytes(size) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts", "fits"),
+    [
+        (b"aabab", [b"ab", b"a", b"ab"], True),
+        (b"aabab", [b"aab", b"ba"], False),
+        (b"abcabd", [b"abc", b"ab", b"d"], True),
+        (bytes(40) + b"x", [*zeros(16, 12, 8, 4), b"x"], True),
+        (bytes(40) + b"x", [*zeros(16, 12, 8), b"xxxxx"], False),
+        (b"", [], True),
+    ],
+)
+def test_parts_are_laid_beside_each_other_in_whatever_order(whole, parts, fits):
+    assert _tiles(whole, parts) == fits
+
+
+def test_many_parts_are_laid_in_time():
+    """It was quadratic: 4,000 equal ones took a second, and what never fits took all ways."""
+    began = time.process_time()
+    assert _tiles(bytes(80_000), zeros(*[4] * 20_000))
+    assert not _tiles(bytes(40_001) + b"x", [*zeros(*([4, 8, 12, 16] * 1000)), b"xx"])
+    assert time.process_time() - began < 2

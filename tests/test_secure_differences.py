@@ -103,3 +103,18 @@ def test_noise_of_steps_is_told_as_it_is_in_an_update(tmp_path):
     noise = noise_of(trained(tmp_path / "run", tables, "plain"))
     assert (noise.share, noise.steps) == (0.5, pytest.approx(51.2))
     assert noise.hides
+
+
+def test_noise_that_is_taken_back_is_named(tmp_path):
+    """Behind error-feedback the noise of a round is subtracted in the next: totals of rounds have that of one."""
+    behind = {"client": [{"use": "error-feedback"}, *NOISY["client"]]}
+    for number, tables in enumerate((NOISY, NOISY | behind)):
+        (tmp_path / f"{number}" / "views").mkdir(parents=True)
+        parent = trained(tmp_path / f"{number}" / "parent", tables, "plain")
+        out = tmp_path / f"{number}" / "child"
+        child = unlearn(parent, "retrain", Request.of([0]), out, data=tiny_dataset())
+        views = [seal(run, tmp_path / f"{number}" / "views" / run.path.name) for run in (parent, child)]
+        for found in (examined(child, parent), looked_at(*reversed(views))):
+            assert found.verdict == "PASS", (found.shows, found.details)
+            assert any("takes back the noise" in line for line in found.assumptions) == bool(number)
+        assert any("of the whole run" in line for line in found.assumptions)  # no account is made of a view

@@ -13,6 +13,7 @@ from secure_parties import rows_of
 from tests_support import secret
 
 from fuaudit import load_run, registry, train, unlearn, verify
+from fuaudit.audits.transcript.known import wrong_rule
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
@@ -177,8 +178,35 @@ HIDING = {
 
 @pytest.mark.parametrize("name", HIDING)
 def test_a_rule_that_adds_up_sums_of_two_or_has_larger_ones_is_no_reason_to_refuse(tmp_path, name):
-    ready = prepare(HIDING[name], tiny_dataset(), secret(1), None, None, None).first.ready
-    require_secured(ready, "plain", HIDING[name]["learner"]["cohort"], apart=False)
+    first = prepare(HIDING[name], tiny_dataset(), secret(1), None, None, None).first
+    require_secured(first.ready, "plain", first.common.original, apart=False)
+
+
+EMPTIED = NOISY | {"client": [{"use": "gaussian-noise", "norm": 0.5, "noise": 1.0}, QUANTISE]}
+
+
+@pytest.mark.parametrize(
+    ("server", "size", "clients", "refused"),
+    [(KRUM, 3, 9, True), (KRUM, 4, 12, False), ({"use": "mean"}, 2, 4, True), ({"use": "mean"}, 3, 6, False)],
+    ids=["a sum of three", "a sum of four", "one of two sums of two is left", "two sums of two are left"],
+)
+def test_a_request_that_empties_a_client_is_refused_where_a_sum_of_two_could_be_published(
+    tmp_path, monkeypatch, server, size, clients, refused
+):
+    """An emptied client hides nobody, so a sum of three with her is one of two, of which each has the other's row."""
+    parent = trained(tmp_path / "parent", published(EMPTIED, server, size=size, clients=clients), "plain")
+    request, out = Request.of([], parent.original.samples[0]), tmp_path / "child"
+    if not refused:
+        child = unlearn(parent, "retrain", request, out, data=tiny_dataset())
+        assert [*wrong_rule(child)] == []
+        return
+    with pytest.raises(UsageError, match=r"clients without samples hide nobody: whoever is in one subtracts"):
+        unlearn(parent, "retrain", request, out, data=tiny_dataset())
+    assert not out.exists()
+    unlearn(parent, "retrain", Request.of([0]), tmp_path / "whole", data=tiny_dataset())
+    monkeypatch.setattr("fuaudit.workflow.unlearn.require_secured", lambda *_, **__: None)
+    made = unlearn(parent, "retrain", request, out, data=tiny_dataset())
+    assert [one.kind for one in wrong_rule(made)] == ["rule"]
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,8 @@ def test_other_trainings_pass_and_buffers_that_were_not_played_are_named(tmp_pat
     assert (len(unplayed), found.values["sums"]) == ((2, 2) if tables is INFINITE else (0, 2))
     assert all("3" in line for line in unplayed)
     assert found.values["unplayed"] == len(unplayed)
+    alone = [line for line in found.assumptions if "one sum of two clients is all that was opened" in line]
+    assert len(alone) == (tables is INFINITE)
     if tables is INFINITE:  # their numbers are the places that the lot gives
         for number in (1, 2):
             drawn = known_of(run, None).buffers(number, lots_of(run, number))

@@ -11,7 +11,8 @@ from typing import ClassVar
 from fuaudit import registry
 from fuaudit.audits.gone import told_of_gone, told_of_rounds
 from fuaudit.draws import START, Position
-from fuaudit.runs.layout import RECEIVED, is_withheld, of_round
+from fuaudit.formats.forms import canonical_json
+from fuaudit.runs.layout import RECEIVED, RUN, is_withheld, of_round
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
@@ -76,7 +77,7 @@ class Integrity:
         elif served is not None:
             details.append(served[1])
         trusted = *not_compared(case.known.model, run), *_as_told((run, *case.evidence.ancestors))
-        trusted += (WITHHELD,) if run.sealed else ()
+        trusted += (WITHHELD, *_told_in_view(run)) if run.sealed else ()
         return Finding(
             "integrity",
             Subject.RUN,
@@ -110,6 +111,19 @@ def _figures(run: Run) -> tuple[Figure, ...]:
         ),
         Figure("digest", "Digest of the run", run.digest, "SHA-256 over the list of its files and their digests"),
     )
+
+
+def _told_in_view(run: Run) -> Iterator[str]:
+    """What is as told in a sealed view of a child, and in a whole run follows from what lies beside it."""
+    if not run.is_child:
+        return
+    size = len(canonical_json([run.info["unlearner"], run.info["doubts"]]))
+    yield (
+        f"What {RUN} of a sealed view says of its method is as told here: {counted(size, 'byte')}, which provenance "
+        "compares."
+    )
+    if number := sum(len(request.samples) for request in run.requests):
+        yield f"It is as told which samples requests name: {counted(number, 'number')}, which nothing in a view has."
 
 
 def _as_told(chain: Sequence[Run | Tombstone]) -> Iterator[str]:

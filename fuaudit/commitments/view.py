@@ -91,6 +91,11 @@ class View:
         return tuple(node.client for node in self.nodes)
 
     @property
+    def empty(self) -> tuple[int, ...]:
+        """The clients who had no rows when training started: the root over none is known."""
+        return tuple(node.client for node in self.nodes if not any(node.rest[:_ROOT_BYTES]))
+
+    @property
     def signatories(self) -> Signatories:
         """Who signs."""
         identities, ends = (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
 from fuaudit.declared import says
@@ -65,14 +66,20 @@ def occurrences(cohort: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 def first_change(ours: Mapping[Stream, Segments], theirs: Mapping[Stream, Segments]) -> Position:
     """The first position at which the streams of two plans have different sources; ``END`` where they have none."""
-    changed = [
-        at
-        for name, segments in ours.items()
-        if segments != theirs[name]
-        for at in {s.start for s in (*segments, *theirs[name])}
-        if segment_at(segments, at).origin != segment_at(theirs[name], at).origin
-    ]
-    return min(changed, default=END)
+    return min((_parting(one, theirs[name]) for name, one in ours.items() if one != theirs[name]), default=END)
+
+
+def _parting(one: Segments, other: Segments) -> Position:
+    """Where two streams part; both begin at ``START``. It takes time in proportion to both."""
+    at = place = 0
+    while one[at].origin == other[place].origin:
+        following = one[at + 1 : at + 2] + other[place + 1 : place + 2]
+        if not following:
+            return END
+        start = min(segment.start for segment in following)
+        at += at + 1 < len(one) and one[at + 1].start == start
+        place += place + 1 < len(other) and other[place + 1].start == start
+    return max(one[at].start, other[place].start)
 
 
 class Index(Protocol):
@@ -317,6 +324,22 @@ class Plan:
     def mixes_generations(self) -> bool:
         """Whether what was drawn for one population is used over another: one random number would serve twice."""
         return any(segment.source != segment.version for segments in self.streams.values() for segment in segments)
+
+    @property
+    def has_idle_segments(self) -> bool:
+        """Whether a segment has the source and population of the one before, or starts where nothing is drawn."""
+        law = self.law
+        starts = {s.start for segments in self.streams.values() for s in segments[1:]}
+        if any(not (1 <= at.round <= law.rounds and 0 <= at.step <= law.steps) for at in starts):
+            return True
+        return any(
+            one.origin == other.origin for segments in self.streams.values() for one, other in pairwise(segments)
+        )
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether a stream is drawn from an older source behind a newer one."""
+        return any(one.source > other.source for segments in self.streams.values() for one, other in pairwise(segments))
 
     def changes_of(self, number: int) -> tuple[Position, Position]:
         """The earliest and the latest first change that request ``number`` can have made, by what this plan draws.

@@ -124,6 +124,11 @@ class Population:
         """An equal population, new each time, for one call of one plugin. What it writes there, nobody else reads."""
         return Population(dict(self.samples))
 
+    @property
+    def empty(self) -> int:
+        """How many clients have no samples left."""
+        return sum(not samples for samples in self.samples.values())
+
     @cached_property
     def of_laws(self) -> Population:
         """The twin over which laws of strangers draw. No rewriter ever holds it."""

@@ -8,7 +8,7 @@ with noise of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -137,6 +137,12 @@ def generation_of(plan: Plan, number: int) -> int:
     """With the keys of which generation the stages of a round draw."""
     source, _ = plan.latest(Position(number, plan.law.steps + 1))
     return source
+
+
+def not_drawn_anew(plan: Plan, rounds: Iterable[int], number: int) -> tuple[int, ...]:
+    """Those of some rounds in which stages draw with other keys, or over others, than request ``number`` brought."""
+    step = plan.law.steps + 1
+    return tuple(one for one in rounds if plan.latest(Position(one, step)) != (number, number))
 
 
 def keeps_draws(plan: Plan, number: int) -> bool:

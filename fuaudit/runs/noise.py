@@ -29,10 +29,12 @@ class Noise:
     Attributes:
         share: its standard deviation, a multiple of what is clipped in front of it.
         steps: the same in steps of the numbers that are opened; None where nobody can say it.
+        cancels: whether a stage in front remembers what was not sent, and so takes the noise back in the next round.
     """
 
     share: float
     steps: float | None
+    cancels: bool = False
 
     @property
     def hides(self) -> bool:
@@ -74,16 +76,23 @@ def noise_of(run: Run) -> Noise | None:
 
 def _noise(run: Run, release: Release) -> Noise:
     told: dict[str, Any] = dict(release.parameters)
-    share, step = float(told["noise"]), step_of(run)
+    share, step, cancels = float(told["noise"]), step_of(run), _is_taken_back(run, release.part)
     if release.mechanism == "skellam":
-        return Noise(share, share * sqrt(told["squares"]))
+        return Noise(share, share * sqrt(told["squares"]), cancels)
     deviation = share * float(told["norm"])
     if release.mechanism == "dpsgd":  # one step of a client at least, in the round with the shortest
         batch = _divisor(run)
         sizes = StepSizes(run.learner.step_size, run.learner.decay)
         deviation *= min(sizes.at(1), sizes.at(run.law.rounds)) / batch if batch else 0
         step = step if batch else None
-    return Noise(share, None if step is None else deviation / step)
+    return Noise(share, None if step is None else deviation / step, cancels)
+
+
+def _is_taken_back(run: Run, part: str) -> bool:
+    """Whether a stage in front of the one that draws the noise remembers the difference from what was sent."""
+    kind, _, number = part.partition(".")
+    before = run.exchange.client_stages.stages[: int(number)] if kind == "client" else ()
+    return any(offers(stage, "settle") and not says(stage, "answered") for stage in before)
 
 
 def _divisor(run: Run) -> int:

@@ -256,6 +256,10 @@ def _wrong_view(run: Run) -> Iterator[str]:
         # of a request that names samples the context holds their places, which the view does not tell
         if not request.samples and told != next_context(before, request, Population({})):
             yield f"has another context in {VIEW} than its request in {PLAN} makes"
+    if run.segments.has_idle_segments:  # each would be room for words
+        yield f"has segments in {PLAN} that change nothing, or where nothing is drawn"
+    if len({*run.contexts}) != len(run.contexts):  # each is a hash that the one before is in
+        yield f"has one context of two requests in {VIEW}: messages of one child would be those of another"
 
 
 def _wrong_foundation(run: Run) -> Iterator[str]:

@@ -145,7 +145,7 @@ def sums_of(run: Run) -> Sums | None:
     suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
-    empty = 0 if run.sealed else sum(not rows for rows in run.plan.retained.samples.values())
+    empty = 0 if run.sealed else run.plan.retained.empty
     return Sums(suite, buffers, run.rounds_executed, feared, empty, _parties(run, suite, buffers))
 
 

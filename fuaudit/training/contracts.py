@@ -115,6 +115,12 @@ class Buffered(Protocol):
     def buffers(self, places: int) -> list[tuple[int, int]]:
         """Of so many participations how many are in each buffer, and from how many rows on it opens."""
 
+    def fails(self, counted: int, known: int) -> bool:
+        """Whether a round delivers nothing in which so many sums are left, and so many bad clients were found.
+
+        It may be left out: then nobody without rows can tell whether a buffer was left out for a reason.
+        """
+
     def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
         """The clients in each sum, of those at the places of a round; the place of a sum is the number of its terms."""
 

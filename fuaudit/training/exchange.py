@@ -72,6 +72,7 @@ BUFFERS = Kind(
         and all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] and pair[0] > 0 for pair in answer)
     ),
 )
+A_FAILURE = Kind("True or False", lambda answer: type(answer) is bool)
 MEMBERS = Kind(
     "a list of tuples of clients",
     lambda answer: (

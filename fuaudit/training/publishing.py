@@ -10,27 +10,44 @@ from fuaudit.secure.exposure import Buffer, fewest
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.stages import least_rows, published
 
+LARGER = (
+    "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
+    '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.'
+)
+ERASE_WHOLE = (
+    "Erase a client as a whole where no samples of hers are left: then she is in no buffer. Or train with larger "
+    "buffers, or with a rule that adds up several sums."
+)
 
-def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str) -> None:
+
+def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str, empty: int = 0) -> None:
     """Refuse a rule that may publish a sum of two, in rounds with such buffers at most.
 
     Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
     not come, and sums are discarded. So every number of them is asked for, from two on and from what a rule needs: one
-    alone is all that there is, and a round that has fewer than a rule needs fails, and opens none.
+    alone is all that there is, and a round that has fewer than a rule needs fails, and opens none. Of clients ``empty``
+    ones have no samples and hide nobody: a lot can put them into one buffer, and a buffer of which fewer than two have
+    some is not opened, so that another one is left alone.
 
     Raises:
-        UsageError: the server has such a rule, and a buffer may open from two rows on.
+        UsageError: the server has such a rule, and a buffer may open from two rows of data on; or one such buffer may
+            be all that is opened of several.
     """
-    if all(fewest(suite, buffer) > 2 for buffer in buffers):
+    if all(fewest(suite, buffer) - empty > 2 for buffer in buffers):
         return
+    without = " where clients without samples hide nobody" * bool(empty)
     for stage in exchange.server.stages[: exchange.server.aggregating]:
         needed = max(2, least_rows(stage))
         told = {published(stage, rows) for rows in range(needed, len(buffers) + 1)} - {""}
-        if told:
-            what = "a sum as it is" if "row" in told else "coordinates of single sums as they are"
+        if told or (least_rows(stage) < 2 and _one_is_left(buffers, empty)):
+            what = "coordinates of single sums as they are" if told == {"coordinates"} else "a sum as it is"
             raise UsageError(
-                f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two: "
-                "whoever is in one subtracts her own row, and has the other client's",
-                "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
-                '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.',
+                f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two"
+                f"{without}: whoever is in one subtracts her own row, and has the other client's",
+                ERASE_WHOLE if empty else LARGER,
             )
+
+
+def _one_is_left(buffers: Sequence[Buffer], empty: int) -> bool:
+    """Whether a lot can leave one buffer of several, with two clients who have samples: in others there is one each."""
+    return len(buffers) > 1 and sum(buffer.size - 1 for buffer in buffers) - 1 <= empty

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from fuaudit.errors import UsageError, nearest
-from fuaudit.plans import Plan
+from fuaudit.plans import Plan, Population
 from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.noise import noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
@@ -75,15 +75,17 @@ def books_of(writer: RunWriter, plan: Plan) -> Books:
     return books
 
 
-def require_secured(ready: Setup, suite: str | None, places: int, apart: bool) -> None:
+def require_secured(ready: Setup, suite: str | None, population: Population, apart: bool) -> None:
     """Refuse, before anything is written, what :func:`secured` refuses, and a rule that may publish a sum of two.
 
-    ``places`` is how many participations a round has at most.
+    ``population`` is that which rounds are drawn over.
     """
     with secured(ready, suite, Books(), apart):
         exchange = ready.procedure.exchange
         if suite is not None:
-            require_unpublished(exchange, [Buffer(*pair) for pair in exchange.buffers(places)], suite)
+            places = ready.learner.law.places(population.of_laws)
+            found = [Buffer(*pair) for pair in exchange.buffers(places)]
+            require_unpublished(exchange, found, suite, population.empty)
 
 
 def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int) -> int:

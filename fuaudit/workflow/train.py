@@ -80,7 +80,7 @@ def train(
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
     places = ready.learner.law.places(prepared.first.common.original.of_laws)
-    require_secured(ready, secure, places, apart)
+    require_secured(ready, secure, prepared.first.common.original, apart)
     require_memory(ready, prepared.first.common.original)
     messages = size_of_transcript(ready, secure, places, prepared.rounds_executed)
     require_space(out, size_of_run(ready, prepared.first.common.original) + messages)

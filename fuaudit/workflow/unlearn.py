@@ -34,7 +34,7 @@ from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.receiving import receiving
-from fuaudit.workflow.secured import books_of, require_fresh_noise, secured
+from fuaudit.workflow.secured import books_of, require_fresh_noise, require_secured, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -139,6 +139,8 @@ def begun_child(
     require_committed(run, ready.dataset)
     if received:
         receiving(ready)
+    if not editor and not received:
+        require_secured(ready, suite_of(run.ledger), change.plan.retained, apart=False)
     require_memory(ready, change.plan.retained)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {

@@ -161,5 +161,5 @@ def _doubts(case: Case, child: Run | Tombstone, parent: Run | Tombstone, request
     change, name = Position(*child.info["first_change"]), child.info["unlearner"]["use"]
     known, inherited = depended_on(case.run.config, request), parent.info.get("doubts", [])
     if isinstance(child, Run):
-        change = child.plan.redrawn_from(change)
-    return list(doubts_of(child.unlearner, name, case.run.plan.law, request, known, change, inherited))
+        change = child.segments.redrawn_from(change)
+    return list(doubts_of(child.unlearner, name, case.run.law, request, known, change, inherited))

@@ -11,6 +11,10 @@ from itertools import pairwise
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.commitment import anchor, beacon, own_commitment, roster
 from fuaudit.audits.provenance.heads import head
+from fuaudit.audits.provenance.rewrites import doubted, form
+from fuaudit.commitments.keys import next_context
+from fuaudit.plans import Population
+from fuaudit.plans.stage_draws import not_drawn_anew
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -28,7 +32,33 @@ def of_view(case: Case) -> list[CheckResult]:
     answers = [own_commitment(case, run) for run in chain]
     answers += [anchor(case), *([head(case)] if case.known.ledger_head is not None else []), beacon(case)]
     answers += [roster(case)] if case.run.exchange.signs else []
+    answers += [_draws(run) for run in chain if isinstance(run, Run)]
+    answers += [form(run) for run in chain if isinstance(run, Run) and run.is_child]
+    answers += doubted(case)
     return [*answers, *_links(chain), unclear(NO_SEEDS)]
+
+
+def other_contexts(child: Run, parent: Run) -> bool:
+    """Whether a child tells other contexts than its parent, or another one of its own than its request makes there.
+
+    Of a request that names samples only whoever has the partition can make it.
+    """
+    told, before = child.contexts, parent.contexts
+    if told[:-1] != before:
+        return True
+    known = not (parent.sealed and child.request.samples)
+    original = Population({}) if parent.sealed else parent.original
+    return known and told[-1] != next_context(before[-1], child.request, original)
+
+
+def _draws(run: Run) -> CheckResult:
+    """Whether what a run executed anew is drawn with the keys of its last request, over who was left by then."""
+    if run.segments.mixes_generations:
+        return fails(f"The plan of {name_of(run)} uses draws of one request over the population of another.")
+    # what is kept behind the last model that was stored is executed again as it was, and is none of its own
+    if old := not_drawn_anew(run.segments, run.own_rounds, len(run.requests)):
+        return fails(f"Round {old[0]} of {name_of(run)} is drawn with other keys than those of its last request.")
+    return holds(f"What {name_of(run)} executed from its first change on is drawn with the keys of its last request.")
 
 
 def _links(chain: Sequence[Run | Tombstone]) -> Iterator[CheckResult]:
@@ -45,6 +75,8 @@ def _link(child: Run, parent: Run | Tombstone) -> CheckResult:
         return unclear(f"The plan of {name_of(parent)} was removed by a prune.")
     if parent.requests != child.requests[:-1]:
         return fails(f"The requests of {name_of(child)} do not continue those of its parent.")
+    if other_contexts(child, parent):
+        return fails(f"What draws of {name_of(child)} depend on does not go on from its parent's.")
     if child.info["first_change"] != list(child.segments.first_change(parent.segments)):
         return fails(f"The plan of {name_of(child)} goes on from its parent's elsewhere than it says.")
     return holds(f"The plan of {name_of(child)} keeps its parent's segments up to the first change that it names.")

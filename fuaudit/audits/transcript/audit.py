@@ -17,18 +17,22 @@ from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
 from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
+from fuaudit.audits.transcript.events import wrong_events
 from fuaudit.audits.transcript.known import (
     known_of,
+    left_alone,
     told_rounds,
     wrong_cohorts,
     wrong_counts,
+    wrong_draws,
     wrong_rule,
 )
+from fuaudit.audits.transcript.left_out import left_out
 from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
-from fuaudit.audits.transcript.told import FIGURES_TOLD, exported, sizes_told, wrong_told
+from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes
-from fuaudit.runs.layout import CHAIN, MODEL
+from fuaudit.runs.layout import CHAIN, MODEL, RECORDED
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
@@ -56,6 +60,14 @@ NO_PLACES = (
     "The messages are those of the protocol, and the models were made of the sums that they opened. In which order "
     "clients were drawn follows from seeds, which the operator has: so who was to be with whom is not known."
 )
+NO_COHORTS = (
+    "The messages are those of the protocol, and the models were made of the sums that they opened. A method recorded "
+    "draws, which a sealed view does not hold: whether cohorts are as it recorded them is not known."
+)
+GOES_BACK = (
+    "The messages are those of the protocol, and the models were made of the sums that they opened. The plan goes back "
+    "to draws that were given up before: no method of fuaudit does that, and what such a plan holds is as told."
+)
 NO_SUMS = "No sum was opened in any round: there is nothing to make again."
 OF_NO_ROWS = (
     "The opened sums are taken as they are: a sealed view holds no rows and no secrets of clients, with which they "
@@ -66,7 +78,12 @@ NOT_NAMED = f"Parameters in {MODEL} have other names, shapes or places than the 
 NOT_SAID = "The ledger tells of its rounds what the stages of its config do not."
 SAMPLES_GONE = (
     "Every client who is left has samples left: requests erased samples, and whose they were a view does not tell. Who "
-    "has none left sends nothing of data, and a sum of hers with one other client is the other's row."
+    "has none left sends nothing of data and hides nobody: a sum of hers with one other client is the other's row, and "
+    "one with two others tells each of them the other's where a rule publishes it."
+)
+CONTEXTS_TOLD = (
+    "Contexts of requests that name samples are those of these requests: they are hashes over places of samples, which "
+    "a view does not hold. Under another one messages of another child of the same run would fit."
 )
 BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
 NOT_DRAWN = (
@@ -94,8 +111,12 @@ BEHIND = (
     "while they were executed: whoever has the secrets of all parties can write another one afterwards."
 )
 UNPLAYED = (
-    "Of {} that a lot gives no message is there: that clients sent nothing for them is the word of the operator, who "
-    "can have opened their sums and recorded nothing."
+    "Of {} that a lot gives no message is there: that clients sent nothing for them, or a row that is not finite, is "
+    "the word of the operator, who can have opened their sums and recorded nothing."
+)
+ALONE = (
+    "Where one sum of two clients is all that was opened of several, as in {} (the first is round {}, with clients "
+    "{}), these clients keep to themselves what the model tells them: each has her own row, and so the other's."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
@@ -139,7 +160,7 @@ class Transcript:
             )
 
         counts = () if checked.unread else wrong_counts(run, checked)
-        rules = [*wrong_rule(run), *wrong_cohorts(run)]
+        rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
         if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
@@ -171,7 +192,7 @@ class Transcript:
             "they opened are those of the clients' rows, and the models were made of them.",
             [*filter(None, [half.missing]), *_unplayed(checked)],
             *_on_when(case),
-            *_on_unplayed(checked),
+            *_on_unplayed(run, checked),
             *covered_by(case),
         )
 
@@ -194,12 +215,18 @@ def _of_view(
     named = exported(case.run)
     if named.wrong:
         return finding(Verdict.FAIL, NOT_NAMED)
-    if wrong := [*wrong_told(case.run, checked)]:
+    if wrong := [*wrong_events(case.run), *wrong_told(case.run, checked)]:
         return finding(Verdict.FAIL, NOT_SAID, _told(wrong))
+    if wrong := [*left_out(case.run, checked)]:
+        return finding(Verdict.FAIL, WRONG, _told(wrong))
     if half.missing:
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
         return finding(Verdict.INCONCLUSIVE, NO_PLACES)
+    if case.run.segments.goes_back:
+        return finding(Verdict.INCONCLUSIVE, GOES_BACK)
+    if others := [*wrong_cohorts(case.run)]:  # elsewhere that is a FAIL
+        return finding(Verdict.INCONCLUSIVE, NO_COHORTS, _told(others))
     if why := _left_open(case, checked, anchor):
         return finding(Verdict.INCONCLUSIVE, why)
     rounds = [event["round"] for event in told_rounds(case.run)]
@@ -210,16 +237,17 @@ def _of_view(
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
         [*_unplayed(checked)],
         *_on_when(case),
-        *_on_unplayed(checked),
+        *_on_unplayed(case.run, checked),
         *covered_by(case),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
         AS_COMMITTED,
         FIGURES_TOLD,
+        *[COLUMNS_TOLD] * case.run.exchange.agrees,
         *sizes_told(case.run),
         *filter(None, [named.trusts]),
-        *[SAMPLES_GONE] * any(request.samples for request in case.run.requests),
+        *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
     )
 
 
@@ -234,9 +262,13 @@ def _first(lines: Sequence[str]) -> list[str]:
     return [*lines[:SOME], *([f"and {len(lines) - SOME} more"] if len(lines) > SOME else [])]
 
 
-def _on_unplayed(checked: Checked) -> list[str]:
+def _on_unplayed(run: Run, checked: Checked) -> list[str]:
     """What a PASS takes on trust of buffers that were drawn, and of which no message is there."""
-    return [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
+    found = [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
+    if alone := left_alone(run, checked):
+        number, members = alone[0]
+        found.append(ALONE.format(counted(len(alone), "round"), number, ", ".join(map(str, members))))
+    return found
 
 
 def _platforms(case: Case, half: ServerHalf) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -12,10 +12,12 @@ once, as the recheck asks; rounds have batches of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from fuaudit.audits.provenance.view import other_contexts
 from fuaudit.audits.transcript.known import told_rounds
 from fuaudit.draws import START
 from fuaudit.runs.ledger import suite_of
@@ -47,7 +49,12 @@ TOO_LITTLE = (
 )
 COVERED = (
     "Noise covers what the sums of this run and of its ancestors tell together: {noise}. Whether that is enough is not "
-    "judged here. Its epsilon is what counts: fuaudit budget run."
+    "judged here. Its epsilon is what counts: fuaudit budget run{of_whom}."
+)
+OF_THE_WHOLE = ", of the whole run, for a view has no account"
+CANCELS = (
+    "Clients remember what was not sent in front of that noise, so each round takes back the noise of the one before: "
+    "in the totals of several rounds there is the noise of one, and there is no epsilon of sums."
 )
 
 
@@ -63,6 +70,10 @@ def telling_differences(case: Case) -> Iterator[Wrong]:
             named = "no suite" if other is None else repr(other)
             said = f"the ledger of {ancestor.path.name} names {named}, and {suite!r} made the sums of this run"
             yield Wrong("another suite", f"{said}: a child takes it from its parent")
+    for child, parent in pairwise((case.run, *case.evidence.ancestors)):
+        if isinstance(child, Run) and isinstance(parent, Run) and other_contexts(child, parent):
+            said = f"the contexts of {child.path.name} do not go on from those of {parent.path.name}"
+            yield Wrong("context", f"{said}, and they are under every signature")
     yield from _not_kept(case)
     if not case.run.is_child or noise_of(case.run) is not None:
         return
@@ -90,7 +101,10 @@ def uncovered(case: Case) -> str:
 def covered_by(case: Case) -> list[str]:
     """What a PASS of a child takes on trust of the noise on its sums."""
     noise = noise_of(case.run)
-    return [] if noise is None or not case.run.is_child else [COVERED.format(noise=noise.in_words)]
+    if noise is None or not case.run.is_child:
+        return []
+    of_whom = OF_THE_WHOLE if case.run.sealed else ""
+    return [COVERED.format(noise=noise.in_words, of_whom=of_whom), *[CANCELS] * noise.cancels]
 
 
 def _not_kept(case: Case) -> Iterator[Wrong]:

@@ -10,10 +10,12 @@ import numpy as np
 from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.lots import context_of
 from fuaudit.declared import offers
+from fuaudit.draws import Position, Stream
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
-from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, generation_of
+from fuaudit.plans.availability import TimeVaryingWeights
+from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, generation_of, not_drawn_anew
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
@@ -25,6 +27,7 @@ from fuaudit.secure.names import has_key_holder
 from fuaudit.secure.recheck import Checked, Known, Wrong
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
+from fuaudit.text import counted
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.publishing import require_unpublished
 
@@ -42,14 +45,13 @@ def known_of(run: Run, columns: Columns | None) -> Known:
 
     Raises:
         UsageError: the transport of its config has no sums that a suite could make.
-        EvidenceError: its rounds draw with keys of several generations.
     """
     suite, keys = str(suite_of(run.ledger)), committed_keys(run)
     exchange = run.exchange.secured(suite, Books())
     bits, most = exchange.fields
-    clients = {who: key for who, key in keys.items() if isinstance(who, int)}
+    clients = {client: keys[client] for client in run.members}  # in its own rounds nobody else has a part
     witness, holder = (keys[party] if has_key_holder(suite) else "" for party in PARTIES)
-    generation, ends, cohort = _generation(run), run.signatories.ends, _cohort(run)
+    generation, ends, cohort = len(run.requests), run.signatories.ends, cohort_of(run)
     known_order = not run.sealed or draws_in_order(run.law)
     known_lots = ends and known_order and offers(exchange.transport, "members")
     return Known(
@@ -71,22 +73,48 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     )
 
 
-def _generation(run: Run) -> int:
-    """With the keys of which generation the run's own rounds draw."""
-    found = {generation_of(run.segments, event["round"]) for event in told_rounds(run)}
-    if len(found) > 1:
-        raise EvidenceError(f"rounds of {run.path} draw with keys of generations {sorted(found)}")
-    return found.pop() if found else 0
+def _empty(run: Run) -> set[int]:
+    """The clients of a run without samples; of a sealed view those who had none when training started."""
+    if run.sealed:
+        return {*run.view.empty} & {*run.members}
+    return {client for client, samples in run.populations[-1].samples.items() if not samples}
+
+
+def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
+    """Rounds of which one sum was opened though several were drawn, and the clients of it: two of them have samples.
+
+    Whatever the rule, the model tells this sum, and each of the two has her own row.
+    """
+    several, empty = {number for number, _ in checked.unplayed}, _empty(run)
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for (number, _), one in sorted(checked.opened.items()):
+        found.setdefault(number, []).append(tuple(one.members))
+    alone = [(number, members[0]) for number, members in found.items() if number in several and len(members) == 1]
+    return [(number, members) for number, members in alone if len({*members} - empty) <= 2]
+
+
+def wrong_draws(run: Run) -> Iterator[Wrong]:
+    """Own rounds that draw with keys from before the last request, and draws of one request over clients of another.
+
+    Clients draw noise with these keys. A child that draws what its parent drew has its parent's noise, and the
+    difference of their sums has none; and messages of the parent would be its own.
+    """
+    newest = len(run.requests)
+    for number in not_drawn_anew(run.segments, (event["round"] for event in told_rounds(run)), newest):
+        yield Wrong("draws", f"the plan draws this round with other keys than those of request {newest}", number)
+    if run.segments.mixes_generations:
+        yield Wrong("draws", "the plan uses draws of one request over the population of another")
 
 
 Cohorts = Callable[[int], Sequence[int]]
 """Round -> its clients, in the order of their places."""
 
 
-def _cohort(run: Run) -> Cohorts:
+def cohort_of(run: Run) -> Cohorts:
     """The clients of rounds, by the plan. A sealed view has no seeds: there those who contributed to a lot, ascending.
 
-    Whether more of them were drawn is known then of a law alone that always draws as many, see :func:`wrong_cohorts`.
+    Whether more of them were drawn is known then of laws alone whose numbers follow from no seed, see
+    :func:`wrong_cohorts`.
     Otherwise neither that is known, nor whether a round was left out in which no model was made.
     """
     if not run.sealed:
@@ -132,9 +160,12 @@ def _nobodys(client: int) -> NoReturn:
 
 
 def wrong_rule(run: Run) -> Iterator[Wrong]:
-    """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row."""
+    """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row.
+
+    Clients without samples hide nobody, see :func:`_empty`.
+    """
     try:
-        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)))
+        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), len(_empty(run)))
     except UsageError as error:
         yield Wrong("rule", str(error.args[0]))
 
@@ -142,24 +173,31 @@ def wrong_rule(run: Run) -> Iterator[Wrong]:
 def wrong_cohorts(run: Run) -> Iterator[Wrong]:
     """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
 
-    Of one law that is known without seeds: of so many distinct clients, or all. Clients whom a request names may have
-    been there or not, by when it came in, and a method may leave them out of cohorts that it keeps.
+    Of laws alone whose numbers are known without seeds. The population is that of the plan's segment; of a cohort that
+    was kept nobody was erased since, or it would have been drawn anew.
     """
-    law = run.law
-    if not (run.sealed and type(law) is UniformLaw and not law.replacement and run.signatories.ends):
+    if not (run.sealed and run.signatories.ends):
         return
-    retained, everybody = {*run.members}, {*run.view.clients}
-    most = min(law.cohort_size, len(everybody))
-    least = max(1, most - len(everybody - retained))
-    cohort = _cohort(run)
+    cohort, streams = cohort_of(run), run.segments
     for event in told_rounds(run):
-        number, clients = event["round"], {*cohort(event["round"])}
-        if not least <= len(clients) <= most:
-            due = str(least) if least == most else f"{least} to {most}"
-            sentence = f"{len(clients)} clients contributed to the lot, and the config draws {due} in every round"
+        number = event["round"]
+        version = streams.segment(Stream.COHORTS, Position(number, 0)).version
+        gone = {client for request in run.requests[:version] for client in request.clients}
+        due = drawn_clients(run.law, number, len({*run.view.clients} - gone))
+        if due is not None and (came := len({*cohort(number)})) != due:
+            sentence = f"{counted(came, 'client')} contributed to the lot, and the config draws {due} in this round"
             yield Wrong("lot", sentence, number)
-        elif law.cohort_size >= len(everybody) and (absent := sorted(retained - clients)):
-            yield Wrong("lot", f"client {absent[0]} contributed to no lot, and the config draws everybody", number)
+
+
+def drawn_clients(law: Law, number: int, clients: int) -> int | None:
+    """How many distinct clients a law draws for a round of so many, where that follows from no seed."""
+    if type(law) is UniformLaw and not law.replacement:
+        return min(law.cohort_size, clients)
+    if type(law) is AvailabilityLaw and number == 1 and law.first_all:
+        return clients
+    if type(law) is AvailabilityLaw and type(law.availability) is TimeVaryingWeights:
+        return law.availability.most(clients)
+    return None
 
 
 def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:

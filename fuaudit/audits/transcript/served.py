@@ -8,6 +8,7 @@ leaves model and memory as they were.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,8 +36,8 @@ from fuaudit.training.setup import device_of
 
 OTHER = "the stored model, or what the server remembers beside it, is not what the opened sums make"
 FOR_NOTHING = "sums were opened, and the round fails with so few: an honest server opens none then"
-WAYS = 10_000
-"""In so many ways, at most, parameters are laid beside each other."""
+WAYS = 100_000
+"""So often, at most, a parameter is laid down or taken up again."""
 
 ROUNDING = 256
 """So many units of the last digit can be rounding on a machine of the same name."""
@@ -202,16 +203,31 @@ def is_exported(run: Run) -> bool:
 
 
 def _tiles(whole: bytes, parts: list[bytes]) -> bool:
-    """Whether some parts, each once, make a whole."""
-    ways = [(0, tuple(range(len(parts))))]
+    """Whether some parts, each once, make a whole. Those that fit at a place are found by how they begin."""
+    left = Counter(filter(None, parts))
+    width = min([8, *map(len, left)])
+    kinds: dict[bytes, list[bytes]] = {}
+    for part in left:
+        kinds.setdefault(part[:width], []).append(part)
+
+    def fitting(at: int) -> Iterator[bytes]:
+        return (part for part in kinds.get(whole[at : at + width], ()) if left[part] and whole.startswith(part, at))
+
+    at, laid, ways = 0, list[bytes](), [fitting(0)]
     for _ in range(WAYS):
-        if not ways:
-            return False
-        at, left = ways.pop()
-        if not left:
+        if at == len(whole):
             return True
-        fitting = {parts[place]: place for place in reversed(left) if whole.startswith(parts[place], at)}
-        ways += [(at + len(part), tuple(p for p in left if p != place)) for part, place in fitting.items()]
+        if (one := next(ways[-1], None)) is not None:
+            left[one] -= 1
+            laid.append(one)
+            at += len(one)
+            ways.append(fitting(at))
+            continue
+        ways.pop()
+        if not laid:
+            return False
+        left[laid[-1]] += 1
+        at -= len(laid.pop())
     return False
 
 

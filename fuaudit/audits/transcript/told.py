@@ -13,30 +13,41 @@ from typing import Any
 import torch
 
 from fuaudit import registry
-from fuaudit.audits.transcript.known import told_rounds
+from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
 from fuaudit.config import CLEAR, stage_kind
-from fuaudit.declared import says
+from fuaudit.declared import is_agreement, says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.recheck import Checked, Wrong
+from fuaudit.text import counted
+from fuaudit.training.events import COORDINATES
 
 Shapes = dict[str, tuple[int, ...]]
 """Names of parameters and their shapes, in their order."""
 
 SIDES = (28, 32, 64, 8, 16, 24, 40, 48, 96, 128, 224, 256)
 """Of square images, which are tried."""
+COORDINATE_BYTES = 4
+"""Of the number of a column."""
 NUMBER_BYTES = 8
 """Of a number, at most, in the plain form."""
 NAMES_TOLD = f"Names, shapes and order of the parameters in {MODEL} are as told: nothing here makes the config's model."
 SHAPES_TOLD = (
-    f"Where shapes of the parameters in {MODEL} depend on how large inputs are, they are as told: a view holds none."
+    f"Where shapes of the parameters in {MODEL} depend on how large inputs are, and on how many classes there are, "
+    "they are as told: a view holds none, and the same numbers can be parameters for others."
 )
 FIGURES_TOLD = (
-    f"Figures of {METRICS}, and sizes, suspects and reasons that the ledger tells of, are as told: nothing in a view "
-    "makes them again. Sizes are such as its config allows."
+    f"Figures of {METRICS}, and what the ledger tells of rounds beside what its messages show (sizes, such as the "
+    "config allows; reasons; what parts of other packages tell; the order of all that), are as told: nothing in a view "
+    "makes them again."
+)
+
+COLUMNS_TOLD = (
+    "The columns that a round sums are those that its clients agreed on: which these are follows from their rows, and "
+    "the server tells them. There are no more of them than its clients can propose."
 )
 
 
@@ -65,7 +76,7 @@ def exported(run: Run) -> Exported:
     if b"".join(arrays[name].tobytes() for name in made.names) != run.model.numpy().tobytes():
         return Exported(own, NAMES_TOLD)
     if told in made.candidates:
-        return Exported(False)
+        return Exported(False, SHAPES_TOLD)
     return Exported(own and (made.flat or not _fits(told, made.candidates)), SHAPES_TOLD)
 
 
@@ -128,26 +139,39 @@ def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
 
 def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
     """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
-    dimension, outside = run.model.numel(), _outside(run)
+    dimension, cohort, outside = run.model.numel(), cohort_of(run), _outside(run)
     for event in told_rounds(run):
-        number, seen = event["round"], set[tuple[object, ...]]()
+        number = event["round"]
         agreed = checked.columns.get(number)
-        lengths = {dimension} if agreed is None else {dimension, len(agreed)}
+        most = min(dimension, _most_columns(run, len({*cohort(number)})))
+        if agreed is not None and len(agreed) > most:
+            told = f"the server told {counted(len(agreed), 'column')}, and the clients of the round agree on {most}"
+            yield Wrong("told", f"{told} at most", number)
+        lengths = {dimension, *(_agreed(event, most) if agreed is None else [len(agreed)])}
         for one in event.get("told", ()):
             if one["kind"] not in ("sent", "answered"):
                 continue
             if one["part"] not in outside and one["size"] not in _sizes(run, one, lengths):
                 told = f"the ledger tells that {one['part']} {one['kind']} {one['what']} of {one['size']} bytes"
                 yield Wrong("told", f"{told}, and by the config it has another size", number)
-            named = one["kind"], one["part"], one["what"], one.get("client")
-            if named in seen or one.get("client", run.members[0]) not in run.members:
-                yield Wrong("told", "the ledger tells of one message twice, or of one of no client", number)
-            seen.add(named)
         for release in releases_of(event):
             if (stage := _stage(run, release.part)) is None or not says(stage, "releases"):
                 continue
             if not any(_can_release(release, stage, columns) for columns in lengths):
                 yield Wrong("told", f"{release.part} tells that it releases what its config does not have", number)
+
+
+def _agreed(event: Mapping[str, Any], most: int) -> Iterator[int]:
+    """On how many columns clients agreed by the ledger, where the server told none: no sum was asked for."""
+    for one in event.get("told", ()):
+        if (one["kind"], one.get("what")) == ("answered", COORDINATES) and one["size"] <= most * COORDINATE_BYTES:
+            yield one["size"] // COORDINATE_BYTES
+
+
+def _most_columns(run: Run, clients: int) -> int:
+    """On how many columns so many clients can agree: on all, where a stage does not say how many each proposes."""
+    few = [says(stage, "per_client") for stage in run.exchange.client_stages.stages if is_agreement(stage)]
+    return min([clients * number for number in few if number], default=run.model.numel())
 
 
 def _can_release(release: Release, stage: Any, columns: int) -> bool:
