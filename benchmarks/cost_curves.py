@@ -104,7 +104,7 @@ def points() -> Iterator[Point]:
         yield Point("rounds", rounds, a_config(rounds=rounds))
     for hidden in (128, 1_280, 12_800, 128_000):
         yield Point("parameters", 64 * hidden + hidden + 10 * hidden + 10, a_config(rounds=4, hidden=hidden))
-    for runs in (64, 256, 1_024, 4_096):
+    for runs in (64, 256, 1_024):
         commands = COMMANDS if runs == 64 else ("verify",)
         yield Point("runs", runs, CONFIG, audits=("model-law",), budget=runs, commands=commands)
 

@@ -118,6 +118,7 @@ _STAGE = (
         "coordinates (each that of some row), or an empty text for nothing",
         None,
     ),
+    Word("bears", FunctionType, "bears(rows): how many bad rows of so many its guarantee is about at most", None),
     _GUARANTEE,
     _CITE,
 )
@@ -401,11 +402,11 @@ PRINTED = "printed_bytes"
 """The one that an agreement may have: what its paper counts of a participation."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    "aggregators": ("publishes",),
+    "aggregators": ("publishes", "bears"),
     "byzantine": ("settle", "proposals"),
     "client_stages": ("settle", "step_of"),
     "laws": ("included",),
-    "stages": ("rows_left", "publishes"),
+    "stages": ("rows_left", "publishes", "bears"),
     "transports": ("require_places", "rows_left", "buffers", "fails", "members", "secured", "mean_of"),
 }
 """Kind of plugin -> the methods that it may have."""

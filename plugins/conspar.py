@@ -98,7 +98,7 @@ class Consensus:
         """The columns of the rest of the round, ``(c',)``, ascending. Tells sizes, and the law of proposals."""
         import torch
 
-        places = context.vectors.shape[-1] if context.coordinates is None else len(context.coordinates)
+        places = context.columns
         nothing = context.vectors.new_zeros(0, dtype=torch.int64)
         agreed: Tensor = torch.cat([nothing, *self._taken(proposals, places, context)]).unique()
         context.tell(Answered(COORDINATES, BYTES * len(agreed)))

@@ -46,6 +46,11 @@ def _least(byzantine: int) -> int:
     return byzantine + 3
 
 
+def _borne(byzantine: int, rows: int) -> int:
+    """How many bad rows of so many there is a guarantee for: fewer rows can be each other's neighbours alone."""
+    return byzantine if rows >= 2 * byzantine + 2 else 0
+
+
 def _require(rule: str, byzantine: int) -> None:
     if byzantine < 0:
         raise UsageError(f"{rule} needs a number of Byzantine rows of at least 0, not {byzantine}")
@@ -79,6 +84,10 @@ class Krum(Stateless):
     def publishes(self, rows: int) -> str:
         """A row, of any number."""
         return "row"
+
+    def bears(self, rows: int) -> int:
+        """f, of 2f + 2 rows or more."""
+        return _borne(self.byzantine, rows)
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
@@ -125,6 +134,10 @@ class MultiKrum(Stateless):
     def publishes(self, rows: int) -> str:
         """A row, where one is kept."""
         return "row" if self._kept(rows) == 1 else ""
+
+    def bears(self, rows: int) -> int:
+        """f, of 2f + 2 rows or more."""
+        return _borne(self.byzantine, rows)
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""

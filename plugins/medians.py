@@ -59,6 +59,10 @@ class CoordinateMedian(Stateless):
         """Coordinates, of an odd number."""
         return "coordinates" if rows % 2 else ""
 
+    def bears(self, rows: int) -> int:
+        """Fewer than half."""
+        return max(0, rows - 1) // 2
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
         return median(rows)
@@ -99,6 +103,10 @@ class TrimmedMean(Stateless):
         """Coordinates, where one value is left."""
         return "coordinates" if rows - 2 * trimmed(self.trim, rows) == 1 else ""
 
+    def bears(self, rows: int) -> int:
+        """As many as are left out a side."""
+        return int(trimmed(self.trim, rows))
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
         trim = trimmed(self.trim, len(rows))
@@ -121,8 +129,8 @@ class GeometricMedian(Stateless):
 
     What differs from print, and why: print takes an absolute nu, and code starts at the mean or at 0. From the mean, a
     row that is far enough away keeps any fixed number of steps far away. An absolute nu turns the rule into the mean
-    where updates are shorter than it. No step makes the sum larger, so the start's guarantee is never lost; a start at
-    a row is left slowly.
+    where updates are shorter than it. No step makes the sum of distances larger, and that bounds how far steps lead; they
+    can still lead further away than the start ever is (docs/robust.md). A start at a row is left slowly.
 
     Guarantee: with r = (n - f) / (n - 2f), kappa = 4 r^2 for the point itself. After any number of steps kappa is
     (2 r + n / (n - 2f) sqrt(k))^2, up to the smoothing, with k that of the coordinate median. c grows like 1 / delta.
@@ -146,6 +154,10 @@ class GeometricMedian(Stateless):
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.smoothing <= 1:
             raise UsageError("geometric-median needs at least 1 step, and a smoothing above 0 and at most 1")
+
+    def bears(self, rows: int) -> int:
+        """Fewer than half."""
+        return max(0, rows - 1) // 2
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""

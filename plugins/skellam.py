@@ -87,7 +87,7 @@ class SkellamNoise(Stateless):
 
         for attempt in count():
             share = torch.from_numpy(context.own(place).uniform(f"rounding {attempt}", len(row)))
-            whole = rounded(row, share.to(row.device))
+            whole: Tensor = rounded(row, share.to(row.device))
             # squares are whole numbers far below 2**53, so their sum is exact; NaN, of an erased row, stays
             if not bool(whole.square().sum() > squares):
                 break

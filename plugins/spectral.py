@@ -79,6 +79,10 @@ class SpectralFilter(Stateless):
         """A row, where all others lost their weight; nothing where sigma is infinite."""
         return "" if isinf(self.sigma) else "row"
 
+    def bears(self, rows: int) -> int:
+        """An eighth."""
+        return 0 if isinf(self.sigma) else rows // 8
+
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
         # what is too far for a square counts as far, and rows that are no numbers make NaN of the row later

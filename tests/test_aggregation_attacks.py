@@ -1,6 +1,7 @@
 """Attacks on secure sums, and the audit that plays them: right suites pass, broken ones fail, broken attacks say so."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from test_secured_runs import FEDAVG, FEDREP, trained
 from fuaudit import load_run, report, verify
 from fuaudit.audits.aggregation import AggregationAttacks
 from fuaudit.runs.sums import sums_of
+from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure import encrypted, masked, pairs
 from fuaudit.secure.attacks import openings
 from fuaudit.secure.attacks.opening import Got
@@ -22,6 +24,7 @@ from fuaudit.secure.encrypted import Total
 from fuaudit.secure.exposure import Buffer, exposed
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.sizes import sent
+from fuaudit.secure.suites import Books
 from fuaudit.testing import check_audit
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.workflow.seal import seal
@@ -221,6 +224,8 @@ def test_rounds_with_different_numbers_of_clients_are_told_as_they_were(tmp_path
 def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):
     code, out, _ = fuaudit("show", sealed_sums.path)
     assert code == 0
+    assert "B down, in the plain form" in out
+    assert re.search(r"messages      for the largest buffer, at most: client to server 6\d,\d{3} B", out)
     assert "a client's row is open to the server with 1 colluding client: in a round with a chance of 33.4 %" in out
 
 
@@ -250,29 +255,28 @@ def test_values_beyond_the_range_of_a_row_are_summed_and_beyond_that_of_a_sum_ar
     assert not openings.overflow("bfv", some).succeeded
 
 
-@pytest.mark.parametrize(("suite", "columns"), [("bfv", 5), ("bfv+mask", 13_000), ("mask", 500)])
-def test_sizes_are_those_of_messages(suite, columns):
-    """At most as long, and nearly: ciphertexts are compressed."""
-    told = {(one.party, one.to): one.size for one in sent(suite, 4, columns, 12, 8)}
-    with Parties(suite, rows_of(4, columns)) as four:
-        signed = 64
-        if suite == "mask":
-            announced, shared, rows = four.masked_rows()
-            came = [message.sender for message in rows]
-            last = [one.unmask(came) for one in four.mask_clients]
-            size = sum(len(some[0].body) + signed for some in (announced, shared, rows, last))
-            assert told == {("client", "server"): size}
-            return
-        announced, rows = four.sent()
-        size = sum(len(some[0].body) + signed for some in (announced, rows) if some)
-        total: Total = four.server.total(rows, announced)
-        handout = four.holder.handout(0)
-        real = {
-            ("client", "server and witness"): size,
-            ("server", "witness and key holder"): sum(map(len, total.ciphertexts)),
-            ("witness", "key holder"): signed,
-            ("key holder", "each client"): len(handout.terms + handout.public + handout.weights + handout.offsets),
-            ("key holder", "server"): len(four.holder.keyless()) + 8 * columns,
-        }
-    assert told.keys() == real.keys()
-    assert all(0.8 * told[key] <= real[key] <= told[key] for key in real), (told, real)
+@pytest.mark.parametrize("suite", EXACT)
+def test_sizes_are_those_of_messages(tmp_path, suite):
+    """Of the first buffer of a run whose clients agree on columns: at most as long, and nearly, handouts beside."""
+    run = trained(tmp_path / "run", FEDREP | {"server": [{"use": "geometric-median"}]}, suite)
+    chain = chain_of(run.path).of_round(1)
+    columns = next(entry.size - 184 for entry in chain if entry.step == "columns") // 4
+    told = sent(suite, 2, columns, *run.exchange.secured(suite, Books()).fields, agreed=True)
+    lots = [entry for entry in chain if entry.step in ("lot", "columns")]
+    one = [entry for entry in chain if entry.buffer == 0]
+    client = min(entry.sender for entry in one if entry.sender >= 0)
+    names = {client: "client", -1: "server", -2: "witness", -3: "key holder"}
+    real = Counter()
+    for entry in [*lots, *one]:
+        if entry.sender in names and entry.step != "opened":
+            real[names[entry.sender]] += entry.size
+    handouts = {party.to: party.size for party in told if party.to == "each client"}
+    due = Counter()
+    for party in told:
+        due[party.party] += party.size * (party.to != "each client")
+    assert due.keys() == real.keys()
+    assert all(0.8 * due[name] <= real[name] <= due[name] for name in real), (due, real)
+    if handouts:
+        with Parties(suite, rows_of(2, 5)) as two:
+            handout = 184 + len(two.holder.handout(0).body())
+        assert 0.8 * handouts["each client"] <= handout <= handouts["each client"]

@@ -495,15 +495,17 @@ ALL_FOUR = {"use": "fedavg", "rounds": 1, "cohort": 4, "steps": 1, "batch": 2, "
 FLIPS = {"use": "bit-flip", "clients": [0, 3]}
 TRIMS = [{"use": "trimmed-mean", "trim": 1}]
 UNFEARED = "the config names 2 attackers (ids 0, 3), and the {} fears {}: no guarantee is about so many"
+BEARS = "of 4 rows of a round 2 may be bad, and the aggregator {!r} bears {}: no guarantee is about so many"
 IN_ONE = "all of a round are in one sum, so the aggregator 'trimmed-mean' gets one row, and leaves out nobody"
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"client": [FLIPS], "server": TRIMS}, [UNFEARED.format("aggregator 'trimmed-mean'", 1)]),
+        ({"client": [FLIPS], "server": TRIMS}, [BEARS.format("trimmed-mean", 1)]),
         ({"client": [FLIPS | {"clients": [3]}], "server": TRIMS}, []),
-        ({"client": [FLIPS], "server": [{"use": "trimmed-mean", "trim": 0.3}]}, []),
+        ({"client": [FLIPS], "server": [{"use": "trimmed-mean", "trim": 0.3}]}, [BEARS.format("trimmed-mean", 1)]),
+        ({"client": [FLIPS], "server": [{"use": "coordinate-median"}]}, [BEARS.format("coordinate-median", 1)]),
         ({"client": [FLIPS], "server": [{"use": "mean"}]}, []),
         (
             {
@@ -511,7 +513,7 @@ IN_ONE = "all of a round are in one sum, so the aggregator 'trimmed-mean' gets o
                 "adversary": [{"use": "label-flip", "clients": [3]}],
                 "server": [{"use": "krum", "byzantine": 1}],
             },
-            [UNFEARED.format("aggregator 'krum'", 1)],
+            [BEARS.format("krum", 1)],
         ),
         (
             {"transport": {"use": "secure-sum"}, "client": [FLIPS], "server": [{"use": "mean"}]},
@@ -530,12 +532,23 @@ def test_more_attackers_than_are_feared_are_told(tmp_path, changes, told):
     assert fears_of(run) == told
 
 
+def test_an_erasure_that_leaves_a_rule_too_few_good_rows_is_noted(tmp_path):
+    """A fraction of fewer rows trims fewer, and the attackers stay."""
+    tables = tiny_config(learner=ALL_FOUR, client=[FLIPS | {"clients": [3]}], server=[TRIMS[0] | {"trim": 0.25}])
+    run = train(tables, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    child = unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+    assert not fears_of(run)
+    assert fears_of(child) == [
+        "of 3 rows of a round 1 may be bad, and the aggregator 'trimmed-mean' bears 0: no guarantee is about so many"
+    ]
+
+
 def test_what_is_not_feared_is_shown_and_reported_until_it_is_erased(tmp_path, quick):
     tables = tiny_config(learner=ALL_FOUR, client=[FLIPS], server=TRIMS)
     run = train(tables, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
-    told = UNFEARED.format("aggregator 'trimmed-mean'", 1)
+    told = BEARS.format("trimmed-mean", 1)
     assert f"note          {told}" in CliRunner().invoke(cli, ["show", str(run.path)]).output
     contents = read_contents(verify(run, quick, data=tiny_dataset(), key=AUDIT_KEY, save=False).as_json())
     assert contents.fears == (told,)
-    assert f"T{told[1:]}." in render(contents)
+    assert f"O{told[1:]}." in render(contents)
     assert not fears_of(unlearn(run, "retrain", Request.of([3]), tmp_path / "child", data=tiny_dataset()))

@@ -16,10 +16,16 @@ import pytest
 from secure_parties import rows_of
 from test_adder import LINUX, alive, children, status
 from test_secured_runs import FEDAVG, FEDREP, trained
+from tests_support import AUDIT_KEY
 
-from fuaudit import load_run
-from fuaudit.errors import FuauditError, UsageError
+from fuaudit import load_run, verify
+from fuaudit.audits.transcript.audit import Transcript
+from fuaudit.cli.options import resumable
+from fuaudit.draws import Keyed
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.runs.layout import CHAIN
 from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.transcripts import chain_of, given_up
 from fuaudit.secure import apart, roles
 from fuaudit.secure.apart import Apart
 from fuaudit.secure.lines import Line
@@ -29,7 +35,10 @@ from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.silence import STEPS
 from fuaudit.secure.suites import Books, Suite, remembered
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence, Known
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.transcripts import Keeper, begun_in
 
 ROUNDS = count(1000)
 """Each opening is of another round, where nothing is to be opened twice."""
@@ -208,10 +217,13 @@ class Dying:
         self.folder, self.monkeypatch = folder, monkeypatch
         monkeypatch.syspath_prepend(str(folder))
 
-    def opened(self, role, number, suite="bfv+mask", how=signal.SIGKILL, patience=120.0):
+    def armed(self, role, number, how=signal.SIGKILL):
         name = re.sub(r"\W", "_", f"dying_{role}_{number}_{int(how)}")
         (self.folder / f"{name}.py").write_text(DYING.format(role=role, number=number, signal=int(how)))
         self.monkeypatch.setattr(apart, "PROCESS", name)
+
+    def opened(self, role, number, suite="bfv+mask", how=signal.SIGKILL, patience=120.0):
+        self.armed(role, number, how)
         books, rows = Books(), rows_of(3, 9)
         vars(books)["apart"] = parties = Apart(processes=1, patience=patience)
         try:
@@ -349,6 +361,93 @@ def test_a_run_goes_on_with_parties_of_another_kind(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "run", apart=True, progress=stop)
     assert resume(tmp_path / "run", tiny_dataset()).digest == whole.digest
+
+
+@pytest.fixture(scope="module")
+def of_objects(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("objects") / "run", FEDREP, "bfv+mask")
+
+
+GONE = {
+    "the witness, when rows were sent": ("witness", 11, "discard"),
+    "the key holder, when the witness signed": ("holder", 19, "discard"),
+    "the key holder, when it opened": ("holder", 20, "discard"),
+    "the server, when it told the sum": ("server", 63, "receipt"),
+}
+"""Who dies when it hears or speaks for the how manieth time, all in the third opening, and what is told last of it."""
+
+
+@LINUX
+@pytest.mark.parametrize("case", GONE)
+def test_a_training_of_which_a_party_died_is_finished_by_new_ones(of_objects, tmp_path, dying, monkeypatch, case):
+    """As one that was killed as a whole. What was told stays, what broke off goes, and every text says so."""
+    role, number, last = GONE[case]
+    dying.armed(role, number)
+    folder = tmp_path / "run"
+    with pytest.raises(RefusedError, match=f"the process {role} is gone") as refused, resumable(folder, None):
+        trained(folder, FEDREP, "bfv+mask", apart=True)
+    assert "go on with: fuaudit resume" in str(refused.value)
+    assert "Remove it" not in str(refused.value), "another run over the same rows"
+    with pytest.raises(EvidenceError, match="Finish it with: fuaudit resume"):
+        load_run(folder)
+    chain = chain_of(folder)
+    assert (chain.entries[-1].step, chain.entries[-1].round) == (last, 2)
+    told = [one for one in chain.entries if one.step == "receipt"]
+    assert len(told) == (3 if last == "receipt" else 2)
+    assert [*begun_in(folder, 1)] == [(2, 0)]
+    monkeypatch.setattr(apart, "PROCESS", "fuaudit.secure.roles")
+    run = resume(folder, tiny_dataset())
+    assert run.digest == of_objects.digest
+    now = chain_of(folder).entries
+    assert [one for one in now if one.step == "receipt"][: len(told)] == told
+    assert [(one.round, one.buffer) for one in now if one.step == "receipt"] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert not [one for one in now if one.step == "discard"]
+    assert transcript_of(run) == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("reason", "step", "ends"),
+    [("wrong", "witness", True), ("again", "receipt", True), ("broke", "witness", False), ("silent", "context", False)],
+)
+def test_a_training_whose_buffer_was_discarded_says_whether_it_can_be_finished(
+    of_objects, tmp_path, monkeypatch, reason, step, ends
+):
+    """It ends where clients answered, unless a party was gone; four texts say the same, and nothing is written."""
+    record, folder = Keeper.record, tmp_path / "run"
+
+    def refusing(self, message):
+        if (message.step, message.round, message.buffer) == (step, 2, 0):
+            raise RefusedError("it does not come", reason=reason)
+        record(self, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "record", refusing)
+        with pytest.raises(RefusedError) as refused, resumable(folder, None):
+            trained(folder, FEDREP, "bfv+mask")
+    assert ("ends here: buffer 0 of round 2 was discarded" in str(refused.value)) == ends
+    assert ("go on with: fuaudit resume" in str(refused.value)) != ends
+    before = (folder / CHAIN).read_bytes()
+    assert bool(given_up(folder)) == ends
+    if ends:
+        for act in (resume, load_run, resume, verify):
+            with pytest.raises(
+                EvidenceError, match=rf"cannot be finished: buffer 0 of round 2 .*\({reason}\)"
+            ) as found:
+                act(folder)
+            assert "fuaudit resume" not in str(found.value)
+        assert (folder / CHAIN).read_bytes() == before
+        return
+    with pytest.raises(EvidenceError, match="Finish it with: fuaudit resume"):
+        load_run(folder)
+    run = resume(folder, tiny_dataset())
+    assert run.digest == of_objects.digest
+    tried = [one.step for one in chain_of(folder).entries].count("discard")
+    assert tried == (1 if reason == "silent" else 0), "an attempt that broke off goes, and others stay"
+    assert transcript_of(run) == "PASS"
+
+
+def transcript_of(run):
+    return Transcript().examine(Case(Evidence(run, None, tiny_dataset(), Known()), Keyed(AUDIT_KEY))).verdict
 
 
 def test_parties_apart_are_those_of_a_suite(tmp_path):

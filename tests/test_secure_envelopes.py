@@ -1,6 +1,7 @@
 """Envelopes: one message has one form in bytes, and what is altered, strange or too long is refused before parsing."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,6 +297,34 @@ def test_sums_of_ciphertexts_come_back(ciphertexts, members):
 def test_every_step_has_a_way():
     assert set(WAYS) == set(STEPS)
     assert all(len(step) <= 8 for step in STEPS)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_nobody_but_the_server_is_told_a_sum(suite):
+    """A member of a buffer of two that is given it has the other's row. A sum for everybody is refused."""
+    messages, terms = opening(suite)
+    (told,) = [one for one in messages if one.step in ("receipt", "opened")]
+    assert told.receiver == SERVER
+    signer = Identity()
+    terms = replace(terms, holder=signer.public if terms.holder else "")
+    for receiver in (SERVER, EVERYBODY, 0):
+        bare = replace(told, receiver=receiver, terms=terms.digest, signature=UNSIGNED)
+        said = replace(bare, signature=signer.signature(bare.head)) if terms.holder else bare
+        if receiver == SERVER:
+            assert Receipt.of(said, terms).members == terms.members
+            continue
+        with pytest.raises(RefusedError, match="of a member is due"):
+            Receipt.of(said, terms)
+
+
+def test_the_page_names_the_senders_and_receivers_of_every_step():
+    words = {None: "client", SERVER: "server", WITNESS: "witness", HOLDER: "key holder", EVERYBODY: "everybody"}
+    text = (Path(__file__).parents[1] / "docs" / "secure-aggregation.md").read_text()
+    told = {}
+    for row in text.partition("| step | from | to |")[2].partition("\n\n")[0].splitlines()[2:]:
+        steps, sender, receiver = (cell.strip() for cell in row.split("|")[1:4])
+        told |= dict.fromkeys(steps.replace("`", "").split(", "), (sender, receiver))
+    assert told == {step: (words[one], words[other]) for step, (one, other) in WAYS.items()}
 
 
 @pytest.mark.parametrize("suite", SUITES)

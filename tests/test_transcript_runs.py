@@ -447,5 +447,18 @@ def test_a_sum_that_was_opened_is_not_given_for_other_rows(tmp_path):
     assert np.array_equal(suite.opened(rows + 1, 12, [7, 4], at=(1, 0), books=books).sums, first.sums)
     assert len(found) == count
     for other, clients in ((rows, [4, 8]), (rows[:, :2], [4, 7])):
-        with pytest.raises(RefusedError, match="was opened before"):
+        with pytest.raises(RefusedError, match="was asked for before"):
             suite.opened(other, 12, clients, at=(1, 0), books=books)
+
+
+def test_a_sum_that_was_begun_is_made_again_of_the_same_clients_and_columns():
+    suite, found = Suite("plain", 3), []
+    rows = np.arange(6).reshape(2, 3)
+    suite.opened(rows, 12, [4, 7], at=(1, 0), record=found.append)
+    books = Books(kept=InRun(found.append, begun={(1, 0): terms_of(found[0])}))
+    count = len(found)
+    for other, clients in ((rows, [4, 8]), (rows[:, :2], [4, 7])):
+        with pytest.raises(RefusedError, match="was asked for before"):
+            suite.opened(other, 12, clients, at=(1, 0), books=books)
+    assert len(found) == count
+    assert np.array_equal(suite.opened(rows, 12, [7, 4], at=(1, 0), books=books).sums, rows.sum(axis=0))

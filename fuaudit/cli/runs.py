@@ -574,6 +574,7 @@ def describe(
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
     lines += [f"  {text}" for text in _made(document["secure"], run.path)]
+    lines += [f"  messages      for the largest buffer, at most: {sums.messages}"] if sums and sums.messages else []
     lines += [f"  {text}" for text in _noise(document["noise"], run.path)]
     lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
@@ -835,7 +836,7 @@ def _traffic(told: dict[str, Any] | None) -> list[str]:
         return []
     printed = f" (FedREP's paper counts {told['printed_each']:,.0f} B)" if told["printed"] else ""
     up, down = (f"{told[name]:,.0f} B {name.partition('_')[0]}" for name in ("up_each", "down_each"))
-    return [f"traffic       a client and round {up}, {down}{printed}"]
+    return [f"traffic       a client and round {up}, {down}, in the plain form{printed}"]
 
 
 def _cuts(run: Any) -> dict[str, float] | None:

@@ -159,6 +159,14 @@ def meetings(sums: Summing) -> str:
     )
 
 
+BYTES = (
+    "What each party sends at most for the largest buffer of a round, in bytes of whole messages: heads, signatures, "
+    "terms, contributions to the lot of the round, and agreed columns too. A client sends as much each. They follow from "
+    "the terms; ciphertexts are a little shorter. What the server passes on from one party to another is not counted "
+    "again. How long parties compute is not here: docs/results/secure.md has it measured, by benchmarks/secure.py."
+)
+
+
 def bytes_of(sums: Summing) -> list[tuple[str, str, str]]:
     """What parties send."""
     return [(party.capitalize(), to, f"{size:,}") for party, to, size in sums.parties]

@@ -1,47 +1,53 @@
-"""Fears: where the config of a run names more attackers than its transport or its rule of the server reckons with."""
+"""Fears: where more rows of a round may be bad than its transport, or its rule of the server, has a guarantee for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from fuaudit.data.adversaries import clients_of
+from fuaudit.declared import offers, says
 from fuaudit.registry import build, called
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
 from fuaudit.text import counted, span
-from fuaudit.training.stages import Mean
-
-FEARED = "byzantine", "trim"
-"""Options of a part that say how many bad rows it reckons with, where they are whole numbers."""
+from fuaudit.training.asking import a, asked
+from fuaudit.training.stages import Mean, rows_left
 
 
 def fears_of(run: Run) -> list[str]:
     """What a config may mean, and nobody would guess of its results: a sentence each, in the order of the parts.
 
     Attackers are the clients of Byzantine stages and of adversaries that are left. Each of them can spoil a row, or the
-    sum that it is in.
+    sum that it is in. An erasure leaves fewer rows, and as many attackers: so a child is asked by who is left.
     """
     return [*_unfeared(run), *_alone(run)]
 
 
 def _unfeared(run: Run) -> Iterator[str]:
-    exchange = run.exchange
+    exchange, transport = run.exchange, run.exchange.transport
     turned = [clients_of(build("adversaries", table), table["use"]) for table in run.config.adversary]
     attackers = sorted(exchange.deviating.union(*turned).intersection(run.members))
-    parts: list[Any] = [exchange.transport, *exchange.server.stages]
-    feared = [(part, number) for part in parts for number in _feared(part)]
-    if fewer := [f"the {called(part)} fears {number}" for part, number in feared if number < len(attackers)]:
+    reckoned = int(says(transport, "byzantine"))
+    if transport.shows == "sums" and reckoned < len(attackers):
         named = f"the config names {counted(len(attackers), 'attacker')} (ids {span(attackers)})"
-        yield f"{named}, and {' and '.join(fewer)}: no guarantee is about so many"
+        yield f"{named}, and the {called(transport)} fears {reckoned}: no guarantee is about so many"
+    bad, rows = max(reckoned, len(attackers)), _rows(run)
+    for stage in exchange.server.stages[: exchange.server.aggregating]:
+        borne = asked(stage, "bears", a(int), rows) if offers(stage, "bears") else bad
+        if borne < min(bad, rows):
+            yield (
+                f"of {counted(rows, 'row')} of a round {min(bad, rows)} may be bad, and the {called(stage)} bears "
+                f"{borne}: no guarantee is about so many"
+            )
+        rows = rows_left(stage, rows, rows)
 
 
-def _feared(part: object) -> Iterator[int]:
-    """How many bad rows a part says that it reckons with; nothing where it says none, or a share of what comes."""
-    for name in FEARED:
-        number = getattr(part, name, None)
-        if type(number) is int:
-            yield number
+def _rows(run: Run) -> int:
+    """How many rows come to the server at most, of the clients that are left."""
+    retained = run.plan.retained
+    places = len(run.members) if run.sealed else run.law.places(retained.of_laws)
+    empty = 0 if run.sealed else sum(not samples for samples in retained.samples.values())
+    return rows_left(run.exchange.transport, places, places, max(0, places - empty))
 
 
 def _alone(run: Run) -> Iterator[str]:

@@ -60,7 +60,8 @@ from fuaudit.runs.listing import is_run, made_from
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_form, read_listed
 from fuaudit.runs.models import WithModels
-from fuaudit.runs.transcripts import wrong_transcript
+from fuaudit.runs.transcripts import given_up, wrong_transcript
+from fuaudit.secure.refusal import ANEW
 from fuaudit.text import WITH_DATA, command, counted, quoted_path
 from fuaudit.training.exchange import first_state
 from fuaudit.training.federation import require_federation, require_fitting_parts
@@ -124,6 +125,7 @@ def require_run(path: str | Path) -> Path:
                 hint = f"What was verified of it is listed by: {command('history', folder)}\n  {hint}"
             raise EvidenceError(f"{folder} was pruned: only its tombstone is left", hint)
         if (folder / RUN).exists():
+            require_not_given_up(folder)
             raise EvidenceError(
                 f"the run {folder} is incomplete", f"Finish it with: {command('resume', folder)}{WITH_DATA}"
             )
@@ -144,6 +146,12 @@ def _is_seen_to_be_run(folder: Path) -> bool:
         return is_run(folder)
     except OSError:
         return False
+
+
+def require_not_given_up(folder: Path) -> None:
+    """Raises EvidenceError where a run that broke off cannot be finished: a buffer of it was discarded for good."""
+    if why := given_up(folder):
+        raise EvidenceError(f"the run {folder} is incomplete, and cannot be finished: {why}", ANEW)
 
 
 def require_begun(folder: Path) -> None:

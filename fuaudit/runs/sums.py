@@ -180,6 +180,11 @@ class Sums:
             f"a chance of {percent(ever)}"
         )
 
+    @property
+    def messages(self) -> str:
+        """Bytes that parties send for the largest buffer at most, in a line; empty without a suite with messages."""
+        return "; ".join(f"{one.party} to {one.to} {one.size:,} B" for one in self.parties)
+
     def table(self) -> dict[str, Any]:
         """For JSON: chances rounded to six digits."""
         mean, ever = self.meetings
@@ -254,7 +259,7 @@ def _parties(run: Run, suite: str | None, largest: int) -> tuple[Sent, ...]:
 
     columns = _columns(run)
     try:
-        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields)
+        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields, run.exchange.agrees)
     except UsageError:
         return ()
 

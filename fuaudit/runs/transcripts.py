@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.files import read_bytes
 from fuaudit.runs.layout import BODIES, CHAIN, FILES, TRANSCRIPT_FOLDER, names_in, of_round
 from fuaudit.runs.ledger import suite_of
@@ -20,6 +20,7 @@ from fuaudit.text import span
 
 if TYPE_CHECKING:
     from fuaudit.runs.stored import Stored
+    from fuaudit.secure.messages import Message
     from fuaudit.secure.transcript import Chain
 
 
@@ -39,6 +40,38 @@ def body_of(folder: Path, number: int) -> bytes | None:
 def names_of_transcript(folder: Path) -> list[str]:
     """The paths of the transcript's files in the folder of a run."""
     return [name for name in names_in(folder) if name.startswith(TRANSCRIPT_FOLDER)]
+
+
+def given_up(folder: Path) -> str:
+    """Why a run that broke off cannot be finished: a buffer was discarded for good, as the end of its transcript tells.
+
+    Empty where it can be, has no transcript, or a broken one: whoever finishes it is told of that.
+    """
+    if not (folder / CHAIN).exists():
+        return ""
+    try:
+        end = _last_discard(folder)
+    except FuauditError:
+        return ""
+    if end is None:
+        return ""
+    return (
+        f"buffer {end.buffer} of round {end.round} was discarded ({end.body.decode()}). Its clients answered, or it "
+        "was tried too often, so it is not tried again: two sums over other rows tell the difference of both"
+    )
+
+
+def _last_discard(folder: Path) -> Message | None:
+    """The message that discards a buffer for good in the last round of a transcript."""
+    from fuaudit.secure.transcript import given_up as last_of
+    from fuaudit.secure.transcript import messages_of, read_chain
+
+    path = folder / CHAIN
+    content = read_bytes(path, limit_of(CHAIN))
+    chain = read_chain(content[: content.rfind(b"\n") + 1], path).ended()
+    number = max(chain.rounds, default=0)
+    body = body_of(folder, number) or b""
+    return last_of(messages_of(chain.of_round(number), body[: chain.size_of(number)], path))
 
 
 def wrong_transcript(run: Stored) -> Iterator[str]:

@@ -84,6 +84,7 @@ class Adder:
         raise RefusedError(
             "the process that adds ciphertexts gives no sum, and reads each of them",
             "Nobody can be blamed. The buffer is discarded; see whether memory is short.",
+            reason="broke",
         )
 
     def _require_read(self, clients: tuple[int, ...], parts: Sequence[bytes]) -> None:
@@ -127,6 +128,7 @@ class Adder:
             raise RefusedError(
                 "no process adds ciphertexts in the context that was sent",
                 "It is no context without keys, or processes cannot be started here.",
+                reason="broke",
             )
         return tuple(one.decode("ascii", "replace") for one in told[1:])
 

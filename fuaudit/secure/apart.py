@@ -105,7 +105,9 @@ class Apart:
             return _result(reports, terms)
         self._break(gone)
         raise RefusedError(
-            f"{gone}: buffer {terms.buffer} is discarded", "All parties of this run were ended.", reason="broke"
+            f"{gone}: buffer {terms.buffer} is discarded",
+            "All parties of this run were ended. A training goes on with new ones: `fuaudit resume`.",
+            reason="broke",
         )
 
     def _task(
@@ -194,7 +196,9 @@ def _result(reports: Mapping[str, list[bytes]], terms: Terms) -> Opened:
             raise refusal
     word, *parts = reports["server"]
     if {report[0] for report in reports.values()} != {DONE} or word != DONE or len(parts) != 2:
-        raise RefusedError("the parties broke off, and none says why", "Nothing was opened. Start the buffer anew.")
+        raise RefusedError(
+            "the parties broke off, and none says why", "Nothing was opened. Start the buffer anew.", reason="broke"
+        )
     message = parsed(parts[0])
     receipt = Receipt.of(message, terms)
     return Opened(receipt.members, receipt.sums, ids_of(parts[1]))

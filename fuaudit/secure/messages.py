@@ -45,12 +45,17 @@ WAYS: Mapping[Step, tuple[int | None, int | None]] = MappingProxyType(
         "unmask": (None, SERVER),
         "total": (SERVER, WITNESS),
         "witness": (WITNESS, HOLDER),
-        "receipt": (HOLDER, EVERYBODY),
-        "opened": (SERVER, EVERYBODY),
+        "receipt": (HOLDER, SERVER),
+        "opened": (SERVER, SERVER),
         "discard": (SERVER, EVERYBODY),
     }
 )
-"""Step -> sender and receiver; None is a client. Server and witness get what is sent to the server."""
+"""Step -> sender and receiver; None is a client.
+
+The server passes on to the witness what clients send it, and to the key holder the sum with the witness's signature. A
+sum is told to the server alone: a member of a buffer of two that is given it has the other's row. What the server opens
+itself is its own note.
+"""
 
 OF_ROUND: tuple[Step, ...] = ("lot", "columns")
 """Steps of a whole round; all others are of a buffer."""

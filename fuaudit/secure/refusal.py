@@ -20,6 +20,12 @@ A party did not answer; too few clients are left; a party has answered before, o
 or a library broke off; something that was sent is wrong.
 """
 
+ANEW = (
+    "Training anew is another run. As far as it has the same rows, whoever has the sums of both can subtract them "
+    "(docs/secure-aggregation.md, Not seen)."
+)
+"""What to know before another training takes the place of one that cannot go on."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,8 +25,8 @@ from fuaudit.secure.messages import Identity, Message, Signers, ids_bytes, list_
 from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS, has_key_holder
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
-from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.refusal import RefusedError, forgetting
+from fuaudit.secure.receipts import Receipt, step_of
+from fuaudit.secure.refusal import ANEW, RefusedError, forgetting
 from fuaudit.secure.silence import NOBODY, ORDER, is_here, unanswered
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import BITS, LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
@@ -56,7 +56,7 @@ class Books:
         if self.attempts[at] >= ATTEMPTS:
             raise RefusedError(
                 f"buffer {at[1]} of round {at[0]} was tried {ATTEMPTS} times, and not opened",
-                "A transcript with more attempts is not one of honest parties. Train anew.",
+                f"A transcript with more attempts is not one of honest parties. {ANEW}",
                 reason="again",
             )
         self.attempts[at] += 1
@@ -123,6 +123,7 @@ class Kept:
         tell: tells the clients of a round the columns that they agreed on, ``(c,)`` ascending; called before the first
             of its buffers, where there is one.
         told: round and buffer -> terms and sum of what was opened before a break; it is not opened again.
+        begun: round and buffer -> terms of an attempt before a break; another one is of the same clients and columns.
         context: round -> digest of the run and generation that it belongs to, which stands in the terms of its buffers.
     """
 
@@ -131,6 +132,7 @@ class Kept:
     reveal: Callable[[int, Sequence[int]], None] = lambda number, clients: None
     tell: Callable[[int, Sequence[int], Ints], None] = lambda number, clients, columns: None
     told: Mapping[tuple[int, int], tuple[Terms, Opened]] = field(default_factory=dict)
+    begun: Mapping[tuple[int, int], Terms] = field(default_factory=dict)
     context: Callable[[int], str] = lambda number: ""
 
 
@@ -225,8 +227,13 @@ class Suite:
         if books is not None and books.kept is not None:
             signers, record = signers or books.kept.signers, record or books.kept.record
             context = context or books.kept.context(at[0])
+            asked = (tuple(sorted(names)), columns, bits, summed)
+            if at in books.kept.begun:
+                _require_same(books.kept.begun[at], *asked)
             if at in books.kept.told:
-                return _told(*books.kept.told[at], sorted(names), columns, bits, summed)
+                terms, opened = books.kept.told[at]
+                _require_same(terms, *asked)
+                return opened
         with ExitStack() as parties:
             members, keyed = tuple(sorted(names)), has_key_holder(self.name)
             signing = signers or _new_signers(members, parties)
@@ -245,14 +252,13 @@ class Suite:
             return play.played(_apart if self.apart else SUITES[self.name])
 
 
-def _told(terms: Terms, opened: Opened, members: Sequence[int], columns: int, bits: int, coordinates: str) -> Opened:
-    """What was opened of a buffer before a break. RefusedError where another sum is asked for now."""
-    if (terms.members, terms.columns, terms.bits, terms.coordinates) != (tuple(members), columns, bits, coordinates):
+def _require_same(terms: Terms, members: tuple[int, ...], columns: int, bits: int, coordinates: str) -> None:
+    """RefusedError where another sum of a buffer is asked for than before a break."""
+    if (terms.members, terms.columns, terms.bits, terms.coordinates) != (members, columns, bits, coordinates):
         raise RefusedError(
-            f"buffer {terms.buffer} of round {terms.round} was opened before, of other clients or columns than now",
-            "A second sum over other values would tell what differs. Train anew.",
+            f"buffer {terms.buffer} of round {terms.round} was asked for before, of other clients or columns than now",
+            f"A second sum over other values would tell what differs. {ANEW}",
         )
-    return opened
 
 
 def _new_signers(members: Sequence[int], parties: ExitStack) -> Signers:
@@ -294,12 +300,24 @@ class Play:
         return opened
 
     def played(self, suite: Callable[[Play], Opened]) -> Opened:
-        """What a suite opens; its end is recorded in either case."""
-        self.record(terms_message(self.terms))
-        try:
+        """What a suite opens; its end is recorded in either case.
+
+        A sum that was told is the end, also where a party is gone after it.
+        """
+        if self.record is _nobody:
             return suite(self)
+        told = list[Message]()
+
+        def record(message: Message) -> None:
+            self.record(message)
+            told.extend([message] if message.step == step_of(self.terms) else [])
+
+        record(terms_message(self.terms))
+        try:
+            return suite(replace(self, record=record))
         except RefusedError as error:
-            self.record(Message.unsigned("discard", error.reason.encode(), self.terms))
+            if not told:
+                record(Message.unsigned("discard", error.reason.encode(), self.terms))
             raise
 
 

@@ -343,8 +343,8 @@ class Once:
             named = ", ".join(f"{name} {number}" for name, number in zip(("round", "buffer"), what, strict=False))
             raise RefusedError(
                 f"this party has answered already in {named}",
-                "A second sum of one buffer over other rows would tell the difference of both. Go on with the next "
-                "round.",
+                "A second sum of one buffer over other rows would tell the difference of both. It answers again in "
+                "another round.",
                 reason="again",
             )
         self._done.add(what)

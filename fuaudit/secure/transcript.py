@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -22,7 +23,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import canonical_json, parse_canonical
 from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_of
 from fuaudit.secure.messages import STEPS, Message
-from fuaudit.secure.names import EVERYBODY, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, EVERYBODY, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.terms import MOST_NUMBER, Opened
@@ -38,6 +39,9 @@ CHAIN_BYTES = 2**30
 
 ENDS = ("receipt", "opened", "discard")
 """Steps with which a buffer ends."""
+
+BROKE = b"broke"
+"""What a discard says where a party was gone or a library failed."""
 
 HIDDEN = "handout"
 """A step that is for the eyes of one client, and is not recorded."""
@@ -246,4 +250,29 @@ def opened_in(messages: Iterable[Message]) -> Mapping[int, Opened]:
                 raise RefusedError(f"a sum of buffer {message.buffer} was told under terms that nobody sent")
             receipt = Receipt.of(message, of)
             found[message.buffer] = Opened(receipt.members, receipt.sums)
+    return found
+
+
+def broke_off(message: Message) -> bool:
+    """Whether a message ends an attempt in which a party was gone, or a library failed: nobody refused anything."""
+    return message.step == "discard" and message.body == BROKE
+
+
+def given_up(messages: Iterable[Message]) -> Message | None:
+    """The discard behind which a buffer is not tried again, in the messages of one round; None where there is none.
+
+    Its clients answered, or it was tried as often as it may be. An attempt that broke off is none: new parties may make
+    the same sum.
+    """
+    suites, attempts, answered = dict[bytes, str](), Counter[int](), set[int]()
+    found: Message | None = None
+    for message in messages:
+        if message.step == "terms":
+            suites[message.terms] = terms_of(message).suite
+            attempts[message.buffer] += 1
+        elif message.step == ANSWERS.get(suites.get(message.terms, "")):
+            answered.add(message.buffer)
+        elif message.step == "discard" and not broke_off(message):
+            is_last = message.buffer in answered or attempts[message.buffer] >= ATTEMPTS
+            found = message if is_last else found
     return found

@@ -18,7 +18,7 @@ from fuaudit.runs.ledger import models_told, suite_of
 from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
-from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
+from fuaudit.runs.run import Run, read_config_of, read_info, require_begun, require_not_given_up
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
@@ -26,7 +26,7 @@ from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.secured import books_of, require_same_platform, secured
 from fuaudit.workflow.train import finish
-from fuaudit.workflow.transcripts import Keeper, mend_transcript
+from fuaudit.workflow.transcripts import Keeper, begun_in, mend_transcript
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
 
@@ -47,11 +47,12 @@ def resume(
 
     Raises:
         UsageError: the run is complete already.
-        EvidenceError: nothing was begun there, the parent of an unlearning is not at hand, or what is stored does not
-            fit ledger and secrets.
+        EvidenceError: nothing was begun there, a buffer was discarded for good, the parent of an unlearning is not at
+            hand, or what is stored does not fit ledger and secrets.
     """
     folder = Path(path)
     require_begun(folder)
+    require_not_given_up(folder)
     with claimed(folder):
         remove_torn(folder)
         info, config = read_info(folder), read_config_of(folder)
@@ -69,7 +70,8 @@ def resume(
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
         if suite_of(ledger) is not None:
-            writer.transcript = Keeper(folder, mend_transcript(folder, done))
+            begun = begun_in(folder, done)
+            writer.transcript = Keeper(folder, mend_transcript(folder, done), begun)
         require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)

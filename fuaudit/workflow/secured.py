@@ -21,6 +21,7 @@ from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT
+from fuaudit.secure.refusal import ANEW
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
 from fuaudit.training.publishing import require_unpublished
@@ -67,7 +68,8 @@ def _require_fitting(ready: Setup, suite: str) -> None:
 def books_of(writer: RunWriter, plan: Plan) -> Books:
     """What the parties of a run that was begun remember: they sign by what it committed to, and all of it is kept.
 
-    Of a round that broke off they know what they answered, and what was opened is not opened again.
+    Of a round that broke off they know what they answered, and what was opened is not opened again. Of an attempt that
+    was begun and told nobody they are new parties, which make the same sum.
     """
     if writer.transcript is None:
         return Books()
@@ -110,7 +112,7 @@ def require_same_platform(ledger: Ledger, here: Platform) -> None:
         raise UsageError(
             f"the last round that was begun may have been opened by {suite_of(ledger)!r}, and this machine may compute "
             f"other rows ({other})",
-            "Two sums of nearly the same rows tell what differs. Resume where it was begun, or train anew.",
+            f"Two sums of nearly the same rows tell what differs. Resume where it was begun. {ANEW}",
         )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from fuaudit.commitments.identities import identity_of
 from fuaudit.commitments.lots import Lots, context_of
@@ -15,20 +17,25 @@ from fuaudit.runs.layout import BODIES, CHAIN, mode_of, of_round
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of, names_of_transcript
-from fuaudit.secure.envelope import terms_of
+from fuaudit.secure.envelope import parsed, terms_of
 from fuaudit.secure.messages import OF_ROUND, Identity, Message, Signers
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.suites import Kept
 from fuaudit.secure.terms import Lot, Opened, Terms, columns_bytes
-from fuaudit.secure.transcript import ENDS, Chain, Transcript, messages_of, opened_in, read_chain
+from fuaudit.secure.transcript import ENDS, Chain, Transcript, broke_off, messages_of, opened_in, read_chain
 
 
 class Keeper:
-    """The transcript of a run that is growing. What ends a buffer is on disk before anybody is told of its sum."""
+    """The transcript of a run that is growing. What ends a buffer is on disk before anybody is told of its sum.
 
-    def __init__(self, folder: Path, chain: Chain) -> None:
+    ``begun`` are terms of attempts that were there before it was mended, by round and buffer.
+    """
+
+    def __init__(
+        self, folder: Path, chain: Chain, begun: Mapping[tuple[int, int], Terms] = MappingProxyType({})
+    ) -> None:
         self._folder, self._durable, self._size = folder, False, len(chain.content)
-        self._transcript, self.chain = Transcript(self._keep, chain), chain
+        self._transcript, self.chain, self.begun = Transcript(self._keep, chain), chain, begun
 
     @property
     def head(self) -> str:
@@ -62,10 +69,24 @@ class Keeper:
         append_bytes(self._folder / CHAIN, line + b"\n", self._durable)
 
 
+def begun_in(folder: Path, done: int) -> Mapping[tuple[int, int], Terms]:
+    """Round and buffer -> terms of its last attempt, in the round behind the last stored one, as a break left them."""
+    content = read_bytes(folder / CHAIN, limit_of(CHAIN))
+    chain = read_chain(content[: content.rfind(b"\n") + 1], folder / CHAIN)
+    body, at = body_of(folder, done + 1) or b"", 0
+    found: dict[tuple[int, int], Terms] = {}
+    for entry in chain.of_round(done + 1):
+        part, at = body[at : at + entry.size], at + entry.size
+        if entry.step == "terms" and hashlib.sha256(part).hexdigest() == entry.sha256:
+            found[entry.round, entry.buffer] = terms_of(parsed(part))
+    return found
+
+
 def mend_transcript(folder: Path, done: int) -> Chain:
     """Cut what a kill left behind the last stored round, but for buffers of the next one that came to an end.
 
-    What was begun and not opened goes, with torn lines and envelopes: nobody was told of it.
+    What was begun and not opened goes, with torn lines and envelopes: nobody was told of it. So does an attempt that
+    broke off, where a party was gone. Others that were discarded stay.
 
     Raises:
         EvidenceError: a line is none, or a body is shorter than the chain tells.
@@ -73,7 +94,7 @@ def mend_transcript(folder: Path, done: int) -> Chain:
     path = folder / CHAIN
     content = read_bytes(path, limit_of(CHAIN))
     whole = read_chain(content[: content.rfind(b"\n") + 1], path).cut(done + 1)
-    chain = max(whole.cut(done), whole.ended(), key=lambda one: len(one.entries))
+    chain = max(whole.cut(done), _gone_on_with(folder, whole.ended()), key=lambda one: len(one.entries))
     if chain.content != content:
         write_bytes(path, chain.content, mode=mode_of(CHAIN))
     bodies = {of_round(BODIES, number): chain.size_of(number) for number in chain.rounds}
@@ -87,6 +108,21 @@ def mend_transcript(folder: Path, done: int) -> Chain:
         elif body.stat().st_size > bodies[name]:
             write_bytes(body, read_bytes(body, limit_of(name))[: bodies[name]], mode=mode_of(name))
     return chain
+
+
+def _gone_on_with(folder: Path, chain: Chain) -> Chain:
+    """A chain up to the last buffer that came to an end, without attempts behind it that broke off."""
+    while chain.entries and chain.entries[-1].step == "discard" and _broke_off(folder, chain):
+        chain = Chain(chain.entries[:-1]).ended()
+    return chain
+
+
+def _broke_off(folder: Path, chain: Chain) -> bool:
+    """Whether the last message of a chain says that an attempt broke off."""
+    last = chain.entries[-1]
+    end = chain.size_of(last.round)
+    content = (body_of(folder, last.round) or b"")[end - last.size : end]
+    return hashlib.sha256(content).hexdigest() == last.sha256 and broke_off(parsed(content))
 
 
 def messages_after(folder: Path, chain: Chain, done: int) -> tuple[Message, ...]:
@@ -118,7 +154,7 @@ def kept(run: Run, keeper: Keeper, plan: Plan, messages: Sequence[Message] = ())
     done = {step: {message.round for message in messages if message.step == step} for step in OF_ROUND}
     reveal = _revealing(run, plan, keeper, signers, done["lot"])
     tell = _telling(run, plan, keeper, signers, done["columns"])
-    return Kept(keeper.record, signers, reveal, tell, _told(messages), _contexts(run, plan))
+    return Kept(keeper.record, signers, reveal, tell, _told(messages), keeper.begun, _contexts(run, plan))
 
 
 def _contexts(run: Run, plan: Plan) -> Callable[[int], str]:
