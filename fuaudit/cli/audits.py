@@ -137,6 +137,8 @@ def verify(
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
         lines += _elsewhere(result, run)
+    elif result.verdict == "INCONCLUSIVE":
+        lines += _taken_on_trust(result)
     lines += ["", f"findings {result.path}", f"report   {command('report', run)}"]
     output.emit(
         result.as_json() | {"stored": str(result.path), "standing": result.standing},
@@ -197,6 +199,14 @@ def history(run: Path, output: Output) -> None:
             lines += [f"      {why}"] if entry.verdict == "FAIL" and (why := store.reason(folder, entry)) else []
     rows = [asdict(entry) | {"this_run": entry.of == here} for entry in entries]
     output.emit({"verifications": rows}, lines, lines)
+
+
+def _taken_on_trust(result: Any) -> list[str]:
+    """What the audits that passed rest on, where the spec as a whole did not pass, each line once."""
+    passed = {line: found.audit for found in result.findings if found.verdict == "PASS" for line in found.assumptions}
+    return (
+        ["", "  what passed rests on:", *(f"    {audit}: {line}" for line, audit in passed.items())] if passed else []
+    )
 
 
 def _elsewhere(result: Any, run: Path) -> list[str]:
