@@ -133,7 +133,11 @@ def test_rounds_with_few_clients_are_counted_as_they_were():
 
 FEWEST = {
     "plain": (Sums("plain", alike(6, 6), 0, 0, 0, ()), 0, "every client's row is open to the server, and nobody need"),
-    "one buffer": (Sums("bfv", alike(6, 6), 0, 0, 0, ()), 5, "with 5 colluding clients, and not with fewer: in a round"),
+    "one buffer": (
+        Sums("bfv", alike(6, 6), 0, 0, 0, ()),
+        5,
+        "with 5 colluding clients, and not with fewer: in a round",
+    ),
     "three of four": (Sums("bfv", alike(8, 4, 3), 0, 0, 0, ()), 2, "with 2 colluding clients, and not with fewer: in"),
     "more are feared": (Sums("bfv", alike(8, 4, 3), 0, 3, 0, ()), 2, "with 3 colluding clients: in a round"),
     "no buffer opens": (Sums("bfv", alike(2, 4, 3), 0, 0, 0, ()), None, "no number of colluding clients opens a row"),

@@ -26,7 +26,7 @@ from fuaudit.cli.options import (
 from fuaudit.cli.proposed import after_training, run_of, to_verify, to_verify_sums
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.secure.names import EXACT
+from fuaudit.secure.names import EXACT, GIVES_THE_KEY_AWAY, SCARY
 from fuaudit.text import WITH_DATA, command, counted, printable, span
 
 if TYPE_CHECKING:
@@ -37,6 +37,19 @@ NOT_HERE = (
     "Also where an unlearner that claims exactness for some runs and requests does not claim it for these. Mutants, "
     "which are wrong on purpose, need no such word."
 )
+
+
+class Suite(click.Choice[str]):
+    """A suite that a training can use; of CKKS it says why it is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See :class:`click.ParamType`."""
+        if str(value).startswith("ckks"):
+            raise UsageError(
+                f"no training uses {printable(value)!r}: {GIVES_THE_KEY_AWAY}",
+                f'Use "bfv+mask". fuaudit.secure.suites.Suite("{SCARY}") is there to be attacked.',
+            )
+        return super().convert(value, param, ctx)
 
 
 apart_option = click.option(
@@ -58,7 +71,7 @@ apart_option = click.option(
 )
 @click.option(
     "--secure",
-    type=click.Choice(EXACT),
+    type=Suite(EXACT),
     help="Make the sums of the transport secure-sum by this suite, each party an object of its own; no bit of the run "
     "depends on it but its name in the ledger.",
 )

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from fuaudit.config import Config
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan, Population
 from fuaudit.runs.ledger import Ledger, suite_of
@@ -24,6 +25,7 @@ from fuaudit.secure.names import EXACT
 from fuaudit.secure.refusal import ANEW
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
+from fuaudit.training.exchange import exchange_of
 from fuaudit.training.publishing import require_unpublished
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
@@ -55,9 +57,23 @@ def secured(ready: Setup, suite: str | None, books: Books, apart: bool = False) 
         books.end()
 
 
-def _require_fitting(ready: Setup, suite: str) -> None:
+def require_suite(config: Config, suite: str | None) -> None:
+    """Refuse a suite that no training uses, or that has no sums of a config's rows: before clients are dealt.
+
+    Whether so many may be Byzantine is asked later. A buffer that is too large for the suite is told first.
+    """
+    if suite is not None:
+        _require_named(suite)
+        exchange_of(config).secured(suite, Books())
+
+
+def _require_named(suite: str) -> None:
     if suite not in EXACT:
         raise UsageError(f"there is no suite {suite!r} for training", nearest(suite, EXACT))
+
+
+def _require_fitting(ready: Setup, suite: str) -> None:
+    _require_named(suite)
     if ready.config.run.checkpoint_every != 1:
         raise UsageError(
             f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",

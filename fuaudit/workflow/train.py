@@ -31,10 +31,17 @@ from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
-from fuaudit.workflow.begin import Beginning, begun
+from fuaudit.workflow.begin import Beginning, begun, resolved_config
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import books_of, never_unlearned, require_secured, secured, size_of_transcript
+from fuaudit.workflow.secured import (
+    books_of,
+    never_unlearned,
+    require_secured,
+    require_suite,
+    secured,
+    size_of_transcript,
+)
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -79,6 +86,8 @@ def train(
     """
     out = Path(out)
     require_new(out)
+    config = resolved_config(config)
+    require_suite(config, secure)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
     places = ready.learner.law.places(prepared.first.common.original.of_laws)
