@@ -20,7 +20,6 @@ from fuaudit.secure.attacks import openings
 from fuaudit.secure.attacks.opening import Got
 from fuaudit.secure.attacks.parties import Parties
 from fuaudit.secure.attacks.table import ATTACKS, played
-from fuaudit.secure.encrypted import Total
 from fuaudit.secure.exposure import Buffer, exposed
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.sizes import sent

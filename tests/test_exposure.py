@@ -132,7 +132,7 @@ def test_rounds_with_few_clients_are_counted_as_they_were():
 
 
 FEWEST = {
-    "plain": (Sums("plain", alike(6, 6), 0, 0, 0, ()), 0, "every client's row is open to the server, and nobody need"),
+    "plain": (Sums("plain", alike(6, 6), 0, 0, 0, ()), 0, "open to the server, and nobody need help it"),
     "one buffer": (
         Sums("bfv", alike(6, 6), 0, 0, 0, ()),
         5,

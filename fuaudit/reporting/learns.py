@@ -1,7 +1,7 @@
 """Who learns what of the sums of a run, in words: party by party, for the suite that made them.
 
-``docs/secure-aggregation.md`` says the same at length. What is said here follows from suite, buffers, and which files the
-run at hand has: no message of a run is looked at.
+``docs/secure-aggregation.md`` says the same at length. What is said here follows from suite, buffers, and which files
+the run at hand has: no message of a run is looked at.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def meetings(sums: Summing) -> str:
 
 BYTES = (
     "What each party sends at most for the largest buffer of a round, in bytes of whole messages: heads, signatures, "
-    "terms, contributions to the lot of the round, and agreed columns too. A client sends as much each. They follow from "
-    "the terms; ciphertexts are a little shorter. What the server passes on from one party to another is not counted "
+    "terms, contributions to the lot of the round, and agreed columns too. Each client sends as much. They follow "
+    "from the terms; ciphertexts are a little shorter. What the server passes on from one party to another is not counted "
     "again. How long parties compute is not here: docs/results/secure.md has it measured, by benchmarks/secure.py."
 )
 

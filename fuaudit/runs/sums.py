@@ -87,7 +87,6 @@ class Alike:
 
         Rows without samples are known. A complete buffer opens with two rows that have some, so not to these alone.
         """
-
         if not self.places:
             return Fraction(0)
         bad = min(colluders, self.places - 1)
