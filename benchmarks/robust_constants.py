@@ -146,13 +146,14 @@ def found(n: int, f: int, name: str) -> Tensor:
     """The input ``(n, d)``, rounded to six decimals, of which the rule itself is furthest away."""
     rule, twin = rules(n, f)[name]
     ends = (climbed(twin, n, f) * 1e6).round() / 1e6
-    best = max(ends, key=lambda rows: reached(rule, rows, f))
+    best: Tensor = max(ends, key=lambda rows: reached(rule, rows, f))
     return best[:, (best != 0).any(dim=0)]
 
 
 def reached(rule: Twin, rows: Tensor, f: int) -> float:
     """The rule's ratio on an input ``(n, d)`` whose first f rows are bad."""
-    return observed_constant(rule(rows), rows[f:], len(rows))
+    constant: float = observed_constant(rule(rows), rows[f:], len(rows))
+    return constant
 
 
 def table(stored: dict[str, list[list[float]]]) -> str:

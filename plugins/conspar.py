@@ -113,8 +113,12 @@ class Consensus:
         return Released("conspar", law)
 
     def printed_bytes(self, proposing: int, columns: int) -> int:
-        """What the paper counts of a participation, (96 + 32 / m) K bits: m clients proposed k each, and K is m k."""
-        return (12 * proposing + 4) * min(self.per_client, columns)
+        """What the paper counts of a participation, (96 + 32 / m) K bits, rounded up.
+
+        m clients proposed k each, and K is m k, or all columns where that would be more than there are.
+        """
+        union = min(proposing * min(self.per_client, columns), columns)
+        return -(-(12 * proposing + 4) * union // max(1, proposing))
 
     def _taken(self, proposals: list[Tensor], columns: int, context: RoundContext) -> Iterator[Tensor]:
         """The proposals that a client may make, of so many columns; the others are told."""

@@ -129,8 +129,8 @@ class GeometricMedian(Stateless):
 
     What differs from print, and why: print takes an absolute nu, and code starts at the mean or at 0. From the mean, a
     row that is far enough away keeps any fixed number of steps far away. An absolute nu turns the rule into the mean
-    where updates are shorter than it. No step makes the sum of distances larger, and that bounds how far steps lead; they
-    can still lead further away than the start ever is (docs/robust.md). A start at a row is left slowly.
+    where updates are shorter than it. No step makes the sum of distances larger, and that bounds how far steps lead;
+    they can still lead further away than the start ever is (docs/robust.md). A start at a row is left slowly.
 
     Guarantee: with r = (n - f) / (n - 2f), kappa = 4 r^2 for the point itself. After any number of steps kappa is
     (2 r + n / (n - 2f) sqrt(k))^2, up to the smoothing, with k that of the coordinate median. c grows like 1 / delta.

@@ -475,6 +475,12 @@ def test_a_whole_number_never_goes_up():
             Quantise(clip)
 
 
+def test_what_the_paper_counts_is_of_no_more_coordinates_than_there_are():
+    assert Consensus(8).printed_bytes(16, 2410) == (96 + 32 / 16) * 128 / 8
+    assert Consensus(2410).printed_bytes(16, 2410) == Consensus(5000).printed_bytes(16, 2410) == 29_523  # 12.25 * 2,410
+    assert Consensus(8).printed_bytes(0, 2410) == 0
+
+
 def test_the_lot_is_drawn_before_anything_is_rejected():
     rows = torch.eye(6, dtype=torch.float64)
     whole = summed(SecureSum(2), rows)[0].rows
