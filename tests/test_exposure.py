@@ -53,10 +53,12 @@ def _opens(suite, buffer, some, bad):
     ]
     if any(one - {0} <= bad for one in sums):
         return True
-    if suite != "mask" or fewest(suite, buffer) >= buffer.size:
+    if suite != "mask" or fewest(suite, buffer) > buffer.size:
         return False
     honest, theirs = len(some - bad), len(some & bad)
     needed = masked_threshold(buffer.size)
+    if fewest(suite, buffer) == buffer.size:  # whoever is told that a row did not come tells nothing
+        return theirs >= needed
     return any(theirs + told >= needed and theirs + honest - told >= needed for told in range(1, honest + 1))
 
 
@@ -230,6 +232,17 @@ def test_behind_masks_as_many_partners_have_both_secrets_as_is_said(size):
     if split == needed:
         assert np.array_equal(both_secrets(some, needed), some.row)
     assert both_secrets(some, split - 1) is None
+
+
+@pytest.mark.parametrize("size", [3, 6, 7, 8])
+def test_of_a_complete_buffer_behind_masks_two_thirds_have_both_secrets(size):
+    """From seven on these are fewer than all others."""
+    some, needed = opening_of(size, 5), partners_needed("mask", Buffer(size, size))
+    assert needed == {3: 2, 6: 5, 7: 5, 8: 6}[size]
+    shares = fewest("mask", Buffer(size, 2))
+    if needed == shares:
+        assert np.array_equal(both_secrets(some, needed), some.row)
+    assert both_secrets(some, needed - 1) is None
 
 
 def test_the_transport_says_its_buffers():

@@ -110,8 +110,7 @@ def auditor(sums: Summing) -> tuple[str, str]:
     learnt += ["what each client keeps, in the clear, from which rows of rounds follow"] * ("memories" in has)
     if "memories" in has or ("messages" in has and sums.suite == "plain"):
         return "; ".join(learnt), "nobody"
-    shares = " A third of a buffer's clients will do, with the shares in the messages." * (sums.suite == "mask")
-    together = [f"As many clients of a buffer as the server needs.{shares}"] * ("messages" in has)
+    together = ["As many clients of a buffer as the server needs, or more."] * ("messages" in has)
     if "secrets" in has:
         together += ["Whoever has the rows of training: every client's row, for a replay computes it."]
     elif "seeds" in has:
@@ -123,12 +122,13 @@ def chances_of(sums: Summing) -> str:
     """What the table of chances is about."""
     worst = "In a round: in the worst one, as they have different numbers of clients. " * (len(sums.places) > 1)
     untold = f" So do {counted(sums.untold, 'kept round')}: how many took part there is not told." * bool(sums.untold)
+    shares = ", or enough of a buffer to hold both secrets of a client" * (sums.suite == "mask")
     fewer = any(few < size for size, few in sums.buffers)
     out = " The server says of others that they did not come, as far as buffers open without them." if fewer else ""
     return (
         "With which chance the row of an honest client who takes part is open to the server and colluders: these are "
-        f"everybody else behind its sum.{out} Rounded up. {worst}In the run: in rounds that it executed or kept; those "
-        f"that an ancestor executed and the run did not keep come on top.{untold}"
+        f"everybody else behind its sum{shares}.{out} Rounded up. {worst}In the run: in rounds that it executed or "
+        f"kept; those that an ancestor executed and the run did not keep come on top.{untold}"
     )
 
 
@@ -162,8 +162,8 @@ def meetings(sums: Summing) -> str:
 BYTES = (
     "What each party sends at most for the largest buffer of a round, in bytes of whole messages: heads, signatures, "
     "terms, contributions to the lot of the round, and agreed columns too. Each client sends as much. They follow "
-    "from the terms; ciphertexts are a little shorter. What the server passes on from one party to another is not counted "
-    "again. How long parties compute is not here: docs/results/secure.md has it measured, by benchmarks/secure.py."
+    "from the terms; ciphertexts are a little shorter. What the server passes on from one party to another is not "
+    "counted again. How long parties compute is not here: docs/results/secure.md has it, by benchmarks/secure.py."
 )
 
 

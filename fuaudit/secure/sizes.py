@@ -45,7 +45,9 @@ def sent(suite: str, members: int, columns: int, bits: int, most: int, agreed: b
     if has_key_holder(suite):
         layout_of(bits, most)
     bodies = {step: largest for step, (_, largest) in limits(terms).items() if step != "discard"}
-    bodies |= {"terms": len(terms.body), "lot": DIGEST_BYTES} | ({"columns": COLUMN_BYTES * columns} if agreed else {})
+    bodies["terms"], bodies["lot"] = len(terms.body), DIGEST_BYTES
+    if agreed:
+        bodies["columns"] = COLUMN_BYTES * columns
     found: dict[tuple[int | None, int | None], int] = {}
     for step, largest in bodies.items():
         found[WAYS[step]] = found.get(WAYS[step], 0) + FRONT_BYTES + largest
