@@ -137,7 +137,7 @@ def test_what_an_auditor_learns_is_what_the_files_tell(tmp_path, suite, tables):
     assert "clients' secrets" in whole[0]
     assert "secrets" not in str(view)
     assert "rows of training" not in str(view)
-    for learnt, together in (whole, view):
+    for learnt, _ in (whole, view):
         assert learnt.startswith(
             {"plain": "every client's row", None: "what the public learns"}.get(suite, "all that the server learns")
         )
