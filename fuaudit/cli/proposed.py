@@ -58,10 +58,13 @@ def after_training(run: Any, data: Path | None) -> list[str]:
 
 def to_unlearn(run: Any, data: Path | None) -> list[str]:
     """See :func:`to_forget`; for the first client of a run. Empty where no request can be carried out on it."""
-    from fuaudit.workflow.secured import never_unlearned
+    from fuaudit.runs.ledger import suite_of
 
-    if never_unlearned(run):
-        return []
+    if suite_of(run.ledger) is not None:
+        from fuaudit.workflow.secured import never_unlearned
+
+        if never_unlearned(run):
+            return []
     first = run.plan.retained.clients[0]
     return to_forget(run.path, run.name(first), method_for(run.config), run.commitment or "HEX", data, run.beacon)
 

@@ -530,13 +530,12 @@ def describe(
     from fuaudit.runs.fears import fears_of
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
-    from fuaudit.runs.noise import noise_of
     from fuaudit.runs.sums import sums_of
     from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
     law, sums = run.plan.law, sums_of(run)
-    noise = noise_of(run) if suite_of(run.ledger) else None
+    noise = _noise_of(run) if suite_of(run.ledger) else None
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
@@ -560,7 +559,7 @@ def describe(
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "secure": suite_of(run.ledger),
-        "noise": noise.in_words if noise else None,
+        "noise": noise,
         "sums": sums.table() if sums else None,
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
@@ -692,6 +691,14 @@ def _made(suite: str | None, path: Path) -> list[str]:
         f"sums          made by the suite {suite}, as the ledger tells; its messages are checked by: {verify}",
         "simulated     whoever ran this training saw every row; the suite shows what others would have seen",
     ]
+
+
+def _noise_of(run: Any) -> str | None:
+    """How much noise is on the sums of a suite, in words; None for none."""
+    from fuaudit.runs.noise import noise_of  # imports what no other run needs
+
+    noise = noise_of(run)
+    return noise.in_words if noise else None
 
 
 def _noise(told: str | None, path: Path) -> list[str]:
