@@ -20,9 +20,6 @@ from fuaudit.cli.proposed import elsewhere
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 from fuaudit.renamed import FLAGS, sentence
-from fuaudit.runs.layout import CHAIN
-from fuaudit.runs.transcripts import given_up
-from fuaudit.secure.refusal import ANEW
 from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -48,6 +45,10 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
     try:
         yield
     except (KeyboardInterrupt, FuauditError) as error:
+        from fuaudit.runs.layout import CHAIN
+        from fuaudit.runs.transcripts import given_up
+        from fuaudit.secure.refusal import ANEW
+
         again, begun = command("resume", folder, data=data, parent=elsewhere(folder, parent)), is_begun()
         if isinstance(error, StorageError):
             error.hint += f"\n  Then finish the run with: {again}" if begun else "\n  No run was begun."
