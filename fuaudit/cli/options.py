@@ -55,10 +55,10 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
             raise
         if isinstance(error, FuauditError):
             why = given_up(folder) if begun else ""
-            if begun and not before and why:
+            if why and ANEW not in error.hint:
                 told = f"The run in {folder} ends here: {why}.\n  {ANEW}"
                 error.hint = "\n  ".join(filter(None, (error.hint, told)))
-            elif begun and not before:
+            elif begun and not before and not why:
                 # behind a suite another try is another run over the same rows
                 other = "" if (folder / CHAIN).exists() else "Remove it to try again otherwise, or "
                 told = f"What was complete is kept in {folder}. {other or 'To finish it, '}go on with: {again}"
