@@ -354,12 +354,8 @@ def test_a_training_is_the_same_with_parties_apart(tmp_path, tables, suite):
 def test_a_run_goes_on_with_parties_of_another_kind(tmp_path):
     whole = trained(tmp_path / "whole")
 
-    def stop(_, number, __):
-        if number == 1:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "run", apart=True, progress=stop)
+        trained(tmp_path / "run", apart=True, progress=stopping)
     assert resume(tmp_path / "run", tiny_dataset()).digest == whole.digest
 
 
@@ -422,8 +418,11 @@ def test_a_training_whose_buffer_was_discarded_says_whether_it_can_be_finished(
 
     with monkeypatch.context() as patch:
         patch.setattr(Keeper, "record", refusing)
+        if reason == "again":  # the run broke off before
+            with pytest.raises(KeyboardInterrupt):
+                trained(folder, FEDREP, "bfv+mask", progress=stopping)
         with pytest.raises(RefusedError) as refused, resumable(folder, None):
-            trained(folder, FEDREP, "bfv+mask")
+            resume(folder, tiny_dataset()) if folder.exists() else trained(folder, FEDREP, "bfv+mask")
     assert ("ends here: buffer 0 of round 2 was discarded" in str(refused.value)) == ends
     assert ("go on with: fuaudit resume" in str(refused.value)) != ends
     before = (folder / CHAIN).read_bytes()
@@ -444,6 +443,11 @@ def test_a_training_whose_buffer_was_discarded_says_whether_it_can_be_finished(
     tried = [one.step for one in chain_of(folder).entries].count("discard")
     assert tried == (1 if reason == "silent" else 0), "an attempt that broke off goes, and others stay"
     assert transcript_of(run) == "PASS"
+
+
+def stopping(_, number, __):
+    if number == 1:
+        raise KeyboardInterrupt
 
 
 def transcript_of(run):

@@ -20,9 +20,6 @@ from fuaudit.cli.proposed import elsewhere
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 from fuaudit.renamed import FLAGS, sentence
-from fuaudit.runs.layout import CHAIN
-from fuaudit.runs.transcripts import given_up
-from fuaudit.secure.refusal import ANEW
 from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -48,16 +45,20 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
     try:
         yield
     except (KeyboardInterrupt, FuauditError) as error:
+        from fuaudit.runs.layout import CHAIN
+        from fuaudit.runs.transcripts import given_up
+        from fuaudit.secure.refusal import ANEW
+
         again, begun = command("resume", folder, data=data, parent=elsewhere(folder, parent)), is_begun()
         if isinstance(error, StorageError):
             error.hint += f"\n  Then finish the run with: {again}" if begun else "\n  No run was begun."
             raise
         if isinstance(error, FuauditError):
             why = given_up(folder) if begun else ""
-            if begun and not before and why:
+            if why and ANEW not in error.hint:
                 told = f"The run in {folder} ends here: {why}.\n  {ANEW}"
                 error.hint = "\n  ".join(filter(None, (error.hint, told)))
-            elif begun and not before:
+            elif begun and not before and not why:
                 # behind a suite another try is another run over the same rows
                 other = "" if (folder / CHAIN).exists() else "Remove it to try again otherwise, or "
                 told = f"What was complete is kept in {folder}. {other or 'To finish it, '}go on with: {again}"
