@@ -10,6 +10,7 @@ colludes is fixed before it, and takes part in every round: fewer expose less.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -72,8 +73,8 @@ def exposed(suite: str | None, buffers: Sequence[Buffer], colluders: int) -> Fra
         raise ValueError(f"of {places} clients 0 to {places - 1} can collude against one, not {colluders}")
     return sum(
         (
-            Fraction(buffer.size, places) * _at_least(partners_needed(suite, buffer), buffer.size, places, colluders)
-            for buffer in buffers
+            number * Fraction(one.size, places) * _at_least(partners_needed(suite, one), one.size, places, colluders)
+            for one, number in Counter(buffers).items()
         ),
         Fraction(0),
     )
