@@ -258,7 +258,9 @@ def page(notes: Notes, runs: Mapping[str, Run], rounds: int) -> str:
         f"{4 * size['columns'][1]:,}, and the whole model {4 * DIMENSION:,}. By the clock the training took "
         f"{made['by the clock'] / rounds:.1f} s a round, by `plain` "
         f"{seconds(notes, 'plain')['by the clock'] / rounds:.1f} s (its parties are objects), without a suite "
-        f"{seconds(notes, 'none')['by the clock'] / rounds:.1f} s. Verifying took {verified['seconds']:.0f} s, "
+        f"{seconds(notes, 'none')['by the clock'] / rounds:.1f} s. Clocks of the three are not to be compared: the "
+        "machine was shared, they ran at other times, and where a clock says more than the processor seconds above, a "
+        f"process waited for a core. Verifying took {verified['seconds']:.0f} s, "
         f"{verified['processor']:.0f} s of the processor in the process itself.",
         "",
         "Bytes are those of whole envelopes, as the transcript has them, and for the key holder what it hands to "

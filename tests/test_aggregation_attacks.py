@@ -1,27 +1,32 @@
 """Attacks on secure sums, and the audit that plays them: right suites pass, broken ones fail, broken attacks say so."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fuaudit_plugins.secure_sum import sizes
 from secure_parties import opening_of, rows_of
-from test_secured_runs import FEDREP, trained
+from test_secured_runs import FEDAVG, FEDREP, trained
 
 from fuaudit import load_run, report, verify
 from fuaudit.audits.aggregation import AggregationAttacks
 from fuaudit.runs.sums import sums_of
+from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure import encrypted, masked, pairs
 from fuaudit.secure.attacks import openings
 from fuaudit.secure.attacks.opening import Got
 from fuaudit.secure.attacks.parties import Parties
 from fuaudit.secure.attacks.table import ATTACKS, played
-from fuaudit.secure.encrypted import Total
+from fuaudit.secure.exposure import Buffer, exposed
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.sizes import sent
+from fuaudit.secure.suites import Books
 from fuaudit.testing import check_audit
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.workflow.seal import seal
 
 PAGE = (Path(__file__).parents[1] / "docs" / "secure-aggregation.md").read_text()
 
@@ -118,6 +123,52 @@ def test_sums_by_a_suite_pass_and_the_report_says_who_learns_what(sealed_sums, t
     assert "Exposure: the chance" in pages[0]
 
 
+def told_of(run, tmp_path, party):
+    """What the report of a run says of a party: what it learns, and with whom it has a row."""
+    result = verify(load_run(run.path), "secure-aggregation", data=None if run.sealed else tiny_dataset(), save=False)
+    page = report(result, out=tmp_path / f"{run.path.name}.md").read_text()
+    return [part.strip() for part in re.search(rf"^\| {party} \|(.*)\|(.*)\|$", page, re.MULTILINE).groups()]
+
+
+@pytest.mark.parametrize(("suite", "tables"), [("mask", FEDAVG), ("plain", FEDAVG), ("bfv", FEDREP), (None, FEDREP)])
+def test_what_an_auditor_learns_is_what_the_files_tell(tmp_path, suite, tables):
+    run = trained(tmp_path / "run", tables, suite)
+    whole, view = told_of(run, tmp_path, "Auditor"), told_of(seal(run, tmp_path / "view"), tmp_path, "Auditor")
+    assert "clients' secrets" in whole[0]
+    assert "secrets" not in str(view)
+    assert "rows of training" not in str(view)
+    for learnt, _ in (whole, view):
+        assert learnt.startswith(
+            {"plain": "every client's row", None: "what the public learns"}.get(suite, "all that the server learns")
+        )
+    # what clients keep in FedREP are residuals of rows, in the run and not in the view
+    assert ["what each client keeps" in learnt for learnt, _ in (whole, view)] == [tables is FEDREP, False]
+    assert (whole[1] == "nobody") == (tables is FEDREP or suite == "plain")
+    due = {"plain": "nobody", None: "as the public"}.get(
+        suite, "As many clients of a buffer as the server needs, or more."
+    )
+    assert view[1] == due
+
+
+def test_a_page_begins_with_what_the_server_is_given_and_names_who_ran_it(tmp_path, fuaudit):
+    for suite in ("plain", "mask", None):
+        run = trained(tmp_path / f"{suite}", FEDAVG, suite)
+        assert "every client's row of every round" in told_of(run, tmp_path, "Who ran the training")[0]
+        page = (tmp_path / f"{suite}.md").read_text()
+        assert ("given every client's row" in page) == (suite == "plain")
+        assert ("clients' rows, and no row" in page) == (suite != "plain")
+        shown = fuaudit("show", run.path)[1]
+        assert ("whoever ran this training saw every row" in shown) == (suite is not None)
+
+
+def test_whoever_seals_plain_sums_is_told_that_rows_lie_open(tmp_path, fuaudit):
+    for suite in ("plain", "mask"):
+        run = trained(tmp_path / suite, FEDAVG, suite)
+        code, out, _ = fuaudit("seal", run.path, "--out", tmp_path / f"{suite}-view")
+        assert code == 0
+        assert ("every client's row in the clear" in out) == (suite == "plain")
+
+
 def test_no_suite_is_not_applicable_and_has_its_exposure_told(tmp_path):
     run = trained(tmp_path / "run", FEDREP, None)
     result, found = judged(run)
@@ -148,10 +199,35 @@ def test_a_broken_attack_decides_nothing(sealed_sums, monkeypatch):
     assert "gets nothing where it must" in found.shows
 
 
+def test_rounds_with_different_numbers_of_clients_are_told_as_they_were(tmp_path):
+    """By hand, of every round that was executed; a sealed view tells the same."""
+    tables = FEDAVG | {
+        "partition": {"use": "iid", "clients": 6},
+        "learner": {
+            **{"use": "fedprox", "scenario": "static", "probability": 0.6, "rounds": 4},
+            **{"epochs": 1, "batch": 4, "largest_client": 20, "step_size": 0.2},
+        },
+        "transport": {"use": "secure-sum", "size": 2},
+    }
+    run = trained(tmp_path / "run", tables, "mask")
+    numbers = [len(cohort) for cohort in run.participation["cohorts"]]
+    assert len({*numbers}) > 1
+    chances = [float(exposed("mask", [*map(Buffer, sizes(n, 2), sizes(n, 2))], 1)) for n in numbers if n]
+    closed = np.prod([1 - chance for chance in chances])
+    view = seal(run, tmp_path / "view")
+    for one in (run, view):
+        assert sums_of(one).over(1) == (pytest.approx(max(chances)), pytest.approx(1 - closed))
+    for suffix in ("md", "html"):
+        page = report(verify(run, "secure-aggregation", data=tiny_dataset(), save=False), out=tmp_path / f"p.{suffix}")
+        assert f"{min(filter(None, numbers))} to {max(numbers)} participations" in page.read_text()
+
+
 def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):
     code, out, _ = fuaudit("show", sealed_sums.path)
     assert code == 0
-    assert "a client's row is open to the server with 1 colluding client in 33.4 % of rounds" in out
+    assert "B down, in the plain form" in out
+    assert re.search(r"messages      for the largest buffer, at most: client to server 6\d,\d{3} B", out)
+    assert "a client's row is open to the server with 1 colluding client: in a round with a chance of 33.4 %" in out
 
 
 def test_bytes_are_of_the_fields_that_the_sums_were_opened_with(tmp_path):
@@ -180,29 +256,28 @@ def test_values_beyond_the_range_of_a_row_are_summed_and_beyond_that_of_a_sum_ar
     assert not openings.overflow("bfv", some).succeeded
 
 
-@pytest.mark.parametrize(("suite", "columns"), [("bfv", 5), ("bfv+mask", 13_000), ("mask", 500)])
-def test_sizes_are_those_of_messages(suite, columns):
-    """At most as long, and nearly: ciphertexts are compressed."""
-    told = {(one.party, one.to): one.size for one in sent(suite, 4, columns, 12, 8)}
-    with Parties(suite, rows_of(4, columns)) as four:
-        signed = 64
-        if suite == "mask":
-            announced, shared, rows = four.masked_rows()
-            came = [message.sender for message in rows]
-            last = [one.unmask(came) for one in four.mask_clients]
-            size = sum(len(some[0].body) + signed for some in (announced, shared, rows, last))
-            assert told == {("client", "server"): size}
-            return
-        announced, rows = four.sent()
-        size = sum(len(some[0].body) + signed for some in (announced, rows) if some)
-        total: Total = four.server.total(rows, announced)
-        handout = four.holder.handout(0)
-        real = {
-            ("client", "server and witness"): size,
-            ("server", "witness and key holder"): sum(map(len, total.ciphertexts)),
-            ("witness", "key holder"): signed,
-            ("key holder", "each client"): len(handout.terms + handout.public + handout.weights + handout.offsets),
-            ("key holder", "server"): len(four.holder.keyless()) + 8 * columns,
-        }
-    assert told.keys() == real.keys()
-    assert all(0.8 * told[key] <= real[key] <= told[key] for key in real), (told, real)
+@pytest.mark.parametrize("suite", EXACT)
+def test_sizes_are_those_of_messages(tmp_path, suite):
+    """Of the first buffer of a run whose clients agree on columns: at most as long, and nearly, handouts beside."""
+    run = trained(tmp_path / "run", FEDREP | {"server": [{"use": "geometric-median"}]}, suite)
+    chain = chain_of(run.path).of_round(1)
+    columns = next(entry.size - 184 for entry in chain if entry.step == "columns") // 4
+    told = sent(suite, 2, columns, *run.exchange.secured(suite, Books()).fields, agreed=True)
+    lots = [entry for entry in chain if entry.step in ("lot", "columns")]
+    one = [entry for entry in chain if entry.buffer == 0]
+    client = min(entry.sender for entry in one if entry.sender >= 0)
+    names = {client: "client", -1: "server", -2: "witness", -3: "key holder"}
+    real = Counter()
+    for entry in [*lots, *one]:
+        if entry.sender in names and entry.step != "opened":
+            real[names[entry.sender]] += entry.size
+    handouts = {party.to: party.size for party in told if party.to == "each client"}
+    due = Counter()
+    for party in told:
+        due[party.party] += party.size * (party.to != "each client")
+    assert due.keys() == real.keys()
+    assert all(0.8 * due[name] <= real[name] <= due[name] for name in real), (due, real)
+    if handouts:
+        with Parties(suite, rows_of(2, 5)) as two:
+            handout = 184 + len(two.holder.handout(0).body())
+        assert 0.8 * handouts["each client"] <= handout <= handouts["each client"]

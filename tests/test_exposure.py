@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secure_parties import opening_of, rows_of
 
-from fuaudit.runs.sums import Sums
+from fuaudit.runs.sums import Alike, Sums
 from fuaudit.secure import masked
 from fuaudit.secure.attacks.buffers import both_secrets
 from fuaudit.secure.exposure import Buffer, exposed, fewest, meeting, partners_needed, within
@@ -23,6 +23,10 @@ SUITES = (None, "bfv", "bfv+mask", "mask", "plain")
 
 def buffers_of(places, size, smallest="complete"):
     return [Buffer(n, n if smallest == "complete" else smallest) for n in sizes(places, size)]
+
+
+def alike(places, size, smallest="complete", rounds=4):
+    return (Alike(rounds, tuple(buffers_of(places, size, smallest))),)
 
 
 def by_listing(suite, buffers, colluders):
@@ -49,10 +53,12 @@ def _opens(suite, buffer, some, bad):
     ]
     if any(one - {0} <= bad for one in sums):
         return True
-    if suite != "mask" or fewest(suite, buffer) >= buffer.size:
+    if suite != "mask" or fewest(suite, buffer) > buffer.size:
         return False
     honest, theirs = len(some - bad), len(some & bad)
     needed = masked_threshold(buffer.size)
+    if fewest(suite, buffer) == buffer.size:  # whoever is told that a row did not come tells nothing
+        return theirs >= needed
     return any(theirs + told >= needed and theirs + honest - told >= needed for told in range(1, honest + 1))
 
 
@@ -102,7 +108,7 @@ def test_who_has_no_samples_hides_nobody():
     """Of 16 clients in buffers of four 8 have none: listed are the sets of three others behind a sum that open."""
 
     def over(colluders, empty, smallest="complete"):
-        return Sums(None, tuple(buffers_of(16, 4, smallest)), 4, colluders, empty, ()).over(colluders)[0]
+        return Sums(None, alike(16, 4, smallest), 0, colluders, empty, ()).over(colluders)[0]
 
     others = [*["colluder"] * 3, *["empty"] * 8, *["honest"] * 4]
     for colluders in range(4):
@@ -112,10 +118,50 @@ def test_who_has_no_samples_hides_nobody():
         assert over(colluders, 8) == len(opens) / len(sets)
     assert over(1, 8) == pytest.approx(28 / 455)
     assert over(1, 8, 2) > over(1, 8) > over(1, 0) == over(0, 8) == 0
-    assert (
-        "with 1 colluding client, beside 8 clients without samples, in 6.16 % of"
-        in Sums(None, tuple(buffers_of(16, 4)), 4, 1, 8, ()).in_short
-    )
+    told = "with 1 colluding client, beside 8 clients without samples: in a round with a chance of 6.16 %"
+    assert told in Sums(None, alike(16, 4), 0, 1, 8, ()).in_short
+
+
+def test_rounds_with_few_clients_are_counted_as_they_were():
+    """Rounds of 10 and 8 in twos, one colluder: 1/9 and 1/7 of the lots. The run opens a row in any of its rounds."""
+    sums = Sums("mask", (*alike(10, 2, rounds=2), *alike(8, 2, rounds=1)), 0, 0, 0, ())
+    assert sums.over(1) == (pytest.approx(1 / 7), pytest.approx(1 - (8 / 9) ** 2 * (6 / 7)))
+    assert (sums.places, sums.rounds) == (10, 3)
+    assert "in a round, the worst of them, with a chance of 14.3 %; at least once in 3 rounds" in sums.in_short
+    assert sums.meetings == (pytest.approx(2 / 9 + 1 / 7), pytest.approx(1 - (8 / 9) ** 2 * (6 / 7)))
+    # of a round of two, eight colluders are one
+    assert Sums("mask", (*alike(10, 2), *alike(2, 2)), 0, 0, 0, ()).over(8)[0] == 1
+
+
+FEWEST = {
+    "plain": (Sums("plain", alike(6, 6), 0, 0, 0, ()), 0, "open to the server, and nobody need help it"),
+    "one buffer": (
+        Sums("bfv", alike(6, 6), 0, 0, 0, ()),
+        5,
+        "with 5 colluding clients, and not with fewer: in a round",
+    ),
+    "three of four": (Sums("bfv", alike(8, 4, 3), 0, 0, 0, ()), 2, "with 2 colluding clients, and not with fewer: in"),
+    "more are feared": (Sums("bfv", alike(8, 4, 3), 0, 3, 0, ()), 2, "with 3 colluding clients: in a round"),
+    "no buffer opens": (Sums("bfv", alike(2, 4, 3), 0, 0, 0, ()), None, "no number of colluding clients opens a row"),
+    "empty ones": (Sums("bfv", alike(6, 6), 0, 0, 2, ()), 3, "not with fewer, beside 2 clients without samples: in a"),
+    "a small round": (Sums("bfv", (*alike(9, 4), *alike(3, 4)), 0, 0, 0, ()), 2, "with 2 colluding clients, and not"),
+}
+
+
+@pytest.mark.parametrize("name", FEWEST)
+def test_the_line_says_how_many_colluders_it_takes(name):
+    sums, fewest, words = FEWEST[name]
+    assert sums.fewest == fewest
+    assert words in sums.in_short
+    rows = {row["colluders"]: row["in_the_worst_round"] for row in sums.table()["exposed"]}
+    assert min((number for number, chance in rows.items() if chance), default=None) == fewest
+    assert fewest in (0, None) or rows[fewest] == pytest.approx(sums.over(fewest)[0], rel=1e-5)
+    assert fewest in (0, None) or sums.over(fewest - 1)[0] == 0
+
+
+def test_who_takes_part_beside_the_empty_in_a_small_round():
+    """Of a round of four in one buffer at most two are without samples beside one colluder: she has the fourth row."""
+    assert Sums(None, alike(4, 4), 0, 1, 8, ()).over(1)[0] == 1
 
 
 def test_behind_masks_fewer_rows_open_less():
@@ -186,6 +232,17 @@ def test_behind_masks_as_many_partners_have_both_secrets_as_is_said(size):
     if split == needed:
         assert np.array_equal(both_secrets(some, needed), some.row)
     assert both_secrets(some, split - 1) is None
+
+
+@pytest.mark.parametrize("size", [3, 6, 7, 8])
+def test_of_a_complete_buffer_behind_masks_two_thirds_have_both_secrets(size):
+    """From seven on these are fewer than all others."""
+    some, needed = opening_of(size, 5), partners_needed("mask", Buffer(size, size))
+    assert needed == {3: 2, 6: 5, 7: 5, 8: 6}[size]
+    shares = fewest("mask", Buffer(size, 2))
+    if needed == shares:
+        assert np.array_equal(both_secrets(some, needed), some.row)
+    assert both_secrets(some, needed - 1) is None
 
 
 def test_the_transport_says_its_buffers():

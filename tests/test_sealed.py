@@ -15,7 +15,7 @@ from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published
 from test_transcript_runs import examined, messages, parties
 from tests_support import AUDIT_KEY, in_messages, secret
 
-from fuaudit import load_run, train, unlearn, verify
+from fuaudit import load_run, report, train, unlearn, verify
 from fuaudit.audits.transcript.audit import Transcript, _checked
 from fuaudit.audits.transcript.known import draws_in_order, known_of
 from fuaudit.audits.transcript.served import _half, _stored, served
@@ -276,6 +276,29 @@ def test_what_decides_passes_and_the_rest_says_what_is_missing_and_who_has_it(ve
     assert (told.values["sums"], told.values["rounds"]) == (4, 2)
     assert any("holds no rows and no secrets of clients" in line for line in told.assumptions)
     assert any("holds no seeds" in line for line in told.assumptions)
+
+
+def test_what_was_compared_with_nothing_is_no_pass(verified):
+    """Commitment, list of parties and beacon were not given: in the details that is neither yes nor no."""
+    (found,) = (finding for finding in verified.findings if finding.audit == "provenance")
+    told = dict(line.split(": ", 1)[::-1] for line in found.details)
+    missing = {text: verdict for text, verdict in told.items() if text.startswith("No ")}
+    assert len(missing) == 3
+    assert {*missing.values()} == {"NOT_APPLICABLE"}
+    assert "PASS" in told.values()
+
+
+def test_the_command_lists_what_passed_rests_on_where_a_view_is_inconclusive(copied, fuaudit):
+    code, out, _ = fuaudit("verify", copied().path, "--spec", "secure-aggregation")
+    assert code == 3
+    _, rests = out.split("what passed rests on:")
+    assert "transcript: The opened sums are taken as they are" in rests
+
+
+def test_the_page_does_not_say_that_sums_were_made_of_rows_which_no_view_holds(verified, tmp_path):
+    page = report(verified, out=tmp_path / "page.html").read_text()
+    (worked_out,) = (line for line in page.splitlines() if "sum from the messages of its buffer" in line)
+    assert "of a sealed view none" in worked_out
 
 
 def concluded(views, verified, deciding, **changes):

@@ -1,6 +1,7 @@
 """Training whose sums a suite makes: one model whatever the suite, no secret in a run, no sum over other values."""
 
 import secrets as system
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.runs.ledger import ledger_of, suite_of, wrong_course
 from fuaudit.runs.platforms import versions
-from fuaudit.secure import masked, pairs, slots, streams
+from fuaudit.secure import bfv, masked, pairs, slots, streams
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.suites import Suite
@@ -253,20 +254,81 @@ def test_only_exact_suites_train(tmp_path, suite):
         trained(tmp_path / "run", suite=suite)
 
 
+TOML = (
+    'scaling = "none"\n[data]\nuse = "digits"\n[partition]\nuse = "iid"\nclients = 3\n[model]\nuse = "linear"\n'
+    '[learner]\nuse = "fedavg"\nrounds = 1\ncohort = 3\nsteps = 1\nbatch = 4\nstep_size = 0.1\n'
+    '[[client]]\nuse = "quantise"\n[transport]\nuse = "secure-sum"\nsize = 3\n[[server]]\nuse = "mean"\n'
+    "[run]\ncheckpoint_every = 1\n"
+)
+
+
 def test_the_command_trains_by_a_suite(fuaudit, tmp_path):
-    (tmp_path / "c.toml").write_text(
-        'scaling = "none"\n[data]\nuse = "digits"\n[partition]\nuse = "iid"\nclients = 3\n[model]\nuse = "linear"\n'
-        '[learner]\nuse = "fedavg"\nrounds = 1\ncohort = 3\nsteps = 1\nbatch = 4\nstep_size = 0.1\n'
-        '[[client]]\nuse = "quantise"\n[transport]\nuse = "secure-sum"\nsize = 3\n[[server]]\nuse = "mean"\n'
-        "[run]\ncheckpoint_every = 1\n"
-    )
+    (tmp_path / "c.toml").write_text(TOML)
     code, _, err = fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "run", "--secure", "bfv+mask")
     assert code == 0, err
     assert suite_of(load_run(tmp_path / "run").ledger) == "bfv+mask"
     assert fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "no", "--secure", "ckks-demo")[0] == 2
 
 
+def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tenseal", None)
+    bfv.require_margin.cache_clear()
+    with pytest.raises(UsageError, match="cannot be loaded") as caught:
+        trained(tmp_path / "run", suite="bfv")
+    assert "pip install tenseal==0.3.18" in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    assert suite_of(trained(tmp_path / "run", suite="mask").ledger) == "mask"
+
+
+def test_a_buffer_that_is_too_large_is_told_before_who_may_be_byzantine(tmp_path):
+    for size, words in ((17, "of 2 to 32 clients, not of 33"), (4, "may be bad")):
+        transport = {"use": "secure-sum", "size": size, "byzantine": 3}
+        with pytest.raises(UsageError, match=words):
+            trained(tmp_path / "run", FEDAVG | {"transport": transport})
+
+
+def test_the_command_says_why_ckks_trains_nothing(fuaudit, tmp_path):
+    (tmp_path / "c.toml").write_text(TOML)
+    code, _, err = fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "run", "--secure", "ckks-demo")
+    assert code == 2
+    assert "recovers the key and opens every client's row" in err
+    code, _, err = fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "run", "--secure", "bvf")
+    assert code == 2
+    assert "'bfv+mask'" in err
+
+
 # what was opened is not opened over other values
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_a_training_says_before_its_rows_are_sent_whether_anybody_can_be_forgotten(
+    fuaudit, tmp_path, monkeypatch, noise
+):
+    """And proposes what can be done. The reason is the one with which the request is refused."""
+    stage = 'use = "skellam-noise"\nnorm = 0.5\nnoise = 0.5\nbits = 12' if noise else 'use = "quantise"'
+    (tmp_path / "c.toml").write_text(TOML.replace('use = "quantise"', stage))
+    opened, lines, told = Suite.opened, [], []
+
+    def opening(suite, *given, **options):
+        told.append([*lines])
+        return opened(suite, *given, **options)
+
+    monkeypatch.setattr("fuaudit.cli.runs.say", lambda text, **_: lines.append(text))
+    monkeypatch.setattr(Suite, "opened", opening)
+    code, out, _ = fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "run", "--secure", "mask")
+    assert code == 0
+    assert any("no request can be carried out on this run" in text for text in told[0]) != noise
+    assert ("fuaudit unlearn" in out) == noise
+    run = load_run(tmp_path / "run")
+    assert f"--spec secure-aggregation --commitment {run.commitment} --ledger-head {run.ledger.head}" in out
+    code, out, err = fuaudit(
+        "unlearn", run.path, "--with", "retrain", "--client", run.name(0), "--out", tmp_path / "child"
+    )
+    assert code == (0 if noise else 2)
+    assert ("are the row of who is erased" in err) != noise
+    if noise:
+        assert "steps of the numbers that are opened" in out
+        assert f"fuaudit budget run {tmp_path / 'child'} --delta" in out
 
 
 def test_the_sums_of_a_parent_minus_those_of_a_child_are_the_erased_row():

@@ -21,7 +21,7 @@ from fuaudit.cli.options import (
     place,
     say,
 )
-from fuaudit.cli.proposed import after_training
+from fuaudit.cli.proposed import to_unlearn
 from fuaudit.text import command, counted
 
 
@@ -131,12 +131,14 @@ def verify(
         lines.append(f"  {finding.verdict:<14} {finding.audit:<12} {finding.shows}{role}")
         if finding.verdict == "FAIL":
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
-    if "request" not in result.context and "sealed" not in result.context:
-        forget, *_ = after_training(load_run(run), given["data"])
-        lines += ["", f"There is nothing to judge yet; unlearn first: {forget}"]
+    if result.spec.asks != "sums" and "request" not in result.context and "sealed" not in result.context:
+        forget = to_unlearn(load_run(run), given["data"])
+        lines += ["", f"There is nothing to judge yet; unlearn first: {forget[0]}"] if forget else []
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
         lines += _elsewhere(result, run)
+    elif result.verdict == "INCONCLUSIVE":
+        lines += _taken_on_trust(result)
     lines += ["", f"findings {result.path}", f"report   {command('report', run)}"]
     output.emit(
         result.as_json() | {"stored": str(result.path), "standing": result.standing},
@@ -197,6 +199,14 @@ def history(run: Path, output: Output) -> None:
             lines += [f"      {why}"] if entry.verdict == "FAIL" and (why := store.reason(folder, entry)) else []
     rows = [asdict(entry) | {"this_run": entry.of == here} for entry in entries]
     output.emit({"verifications": rows}, lines, lines)
+
+
+def _taken_on_trust(result: Any) -> list[str]:
+    """What the audits that passed rest on, where the spec as a whole did not pass, each line once."""
+    passed = {line: found.audit for found in result.findings if found.verdict == "PASS" for line in found.assumptions}
+    return (
+        ["", "  what passed rests on:", *(f"    {audit}: {line}" for line, audit in passed.items())] if passed else []
+    )
 
 
 def _elsewhere(result: Any, run: Path) -> list[str]:

@@ -48,9 +48,33 @@ def elsewhere(child: Path, parent: Path | None) -> Path | None:
 
 
 def after_training(run: Any, data: Path | None) -> list[str]:
-    """See :func:`to_forget`; for the first client of a run."""
+    """What comes after training: sums of a suite are verified, and the first client of the run is forgotten.
+
+    Where no request can be carried out on the run none is proposed.
+    """
+    forget = to_unlearn(run, data)
+    return [*to_verify_sums(run, data), *(forget or [command("report", run.path)])]
+
+
+def to_unlearn(run: Any, data: Path | None) -> list[str]:
+    """See :func:`to_forget`; for the first client of a run. Empty where no request can be carried out on it."""
+    from fuaudit.workflow.secured import never_unlearned
+
+    if never_unlearned(run):
+        return []
     first = run.plan.retained.clients[0]
     return to_forget(run.path, run.name(first), method_for(run.config), run.commitment or "HEX", data, run.beacon)
+
+
+def to_verify_sums(run: Any, data: Path | None, parent: Path | None = None) -> list[str]:
+    """How the messages are verified of a run whose sums a suite made; else nothing."""
+    from fuaudit.runs.ledger import suite_of
+
+    if suite_of(run.ledger) is None:
+        return []
+    given: dict[str, Any] = {"spec": "secure-aggregation", "data": data, "parent": elsewhere(run.path, parent)}
+    given |= {"commitment": run.commitment or "HEX", "beacon": run.beacon}
+    return [command("verify", run.path, **given, **{"ledger-head": run.ledger.head})]
 
 
 def method_for(config: Config) -> str:

@@ -23,10 +23,10 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
-from fuaudit.cli.proposed import after_training, run_of, to_verify
+from fuaudit.cli.proposed import after_training, run_of, to_verify, to_verify_sums
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.secure.names import EXACT
+from fuaudit.secure.names import EXACT, GIVES_THE_KEY_AWAY, SCARY
 from fuaudit.text import WITH_DATA, command, counted, printable, span
 
 if TYPE_CHECKING:
@@ -37,6 +37,19 @@ NOT_HERE = (
     "Also where an unlearner that claims exactness for some runs and requests does not claim it for these. Mutants, "
     "which are wrong on purpose, need no such word."
 )
+
+
+class Suite(click.Choice[str]):
+    """A suite that a training can use; of CKKS it says why it is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See :class:`click.ParamType`."""
+        if str(value).startswith("ckks"):
+            raise UsageError(
+                f"no training uses {printable(value)!r}: {GIVES_THE_KEY_AWAY}",
+                f'Use "bfv+mask". fuaudit.secure.suites.Suite("{SCARY}") is there to be attacked.',
+            )
+        return super().convert(value, param, ctx)
 
 
 apart_option = click.option(
@@ -58,7 +71,7 @@ apart_option = click.option(
 )
 @click.option(
     "--secure",
-    type=click.Choice(EXACT),
+    type=Suite(EXACT),
     help="Make the sums of the transport secure-sum by this suite, each party an object of its own; no bit of the run "
     "depends on it but its name in the ledger.",
 )
@@ -101,6 +114,7 @@ def train(
             baseline=lambda number, share: constant.append((number, share)),
             secure=secure,
             apart=apart,
+            warn=lambda text: say(text, err=True),
         )
     done = f"trained {counted(run.rounds_executed, 'round')}"
     describe(run, output, done, constant, after_training(run, data))
@@ -212,6 +226,7 @@ def unlearn(
     asked = ", ".join(map(whom, to_forget(child)))
     commitment = child.commitment or "HEX"
     following = to_verify(child.path, commitment, data, clients, samples, parent.path, child.beacon)
+    following[1:1] = to_verify_sums(child, data, parent.path)
     describe(child, output, f"asked {name} to forget {asked}{note}", following=following)
 
 
@@ -329,11 +344,16 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @output_options
 def seal(run: Path, out: Path, output: Output) -> None:
     """Write what the server may be given of RUN to another folder: no key, no name, no row."""
+    from fuaudit.runs.ledger import suite_of
     from fuaudit.workflow.seal import seal as work
 
     made = work(run, out)
     lines = [f"sealed {out}, digest {made.digest}"]
     document: dict[str, Any] = {"run": str(out), "digest": made.digest}
+    if suite_of(made.ledger) == "plain" and not made.pruned:
+        told = "its messages hold every client's row in the clear, as the server of 'plain' saw them"
+        lines.append(f"  {told}")
+        document["doubts"] = [told]
     if made.is_child:
         name = printable(made.info["parent"]["name"])
         lines.append(f"  seal its parent beside it as well, under its own name: {name}")
@@ -510,11 +530,13 @@ def describe(
     from fuaudit.runs.fears import fears_of
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
+    from fuaudit.runs.noise import noise_of
     from fuaudit.runs.sums import sums_of
     from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
     law, sums = run.plan.law, sums_of(run)
+    noise = noise_of(run) if suite_of(run.ledger) else None
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
@@ -538,6 +560,7 @@ def describe(
         "exchange": _exchange(run),
         "confidential": _confidential(run),
         "secure": suite_of(run.ledger),
+        "noise": noise.in_words if noise else None,
         "sums": sums.table() if sums else None,
         "traffic": None if run.by_editor else traffic(run).table(),
         "received": list(run.received_rounds),
@@ -563,9 +586,9 @@ def describe(
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
-    lines += [
-        f"  sums          by {document['secure']}, by its ledger; the audit transcript asks for its messages"
-    ] * bool(document["secure"])
+    lines += [f"  {text}" for text in _made(document["secure"], run.path)]
+    lines += [f"  messages      for the largest buffer, at most: {sums.messages}"] if sums and sums.messages else []
+    lines += [f"  {text}" for text in _noise(document["noise"], run.path)]
     lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
@@ -598,7 +621,8 @@ def describe(
             )
     document |= {"next": list(following)} if following else {}
     publish = "publish the commitment and the ledger head; to forget, verify and report:"
-    head = "to verify and report:" if run.is_child else publish
+    forgets = any(line.startswith("fuaudit unlearn ") for line in following)
+    head = "to verify and report:" if run.is_child else publish if forgets else publish.replace("forget, ", "")
     lines += ["", head, *following] if following else []
     output.emit(document, lines)
 
@@ -640,7 +664,7 @@ def _describe_view(run: Any, output: Output) -> None:
         f"  commitment    {run.commitment}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
-        *([f"  sums          by {document['secure']}, by its ledger"] if document["secure"] else []),
+        *(f"  {text}" for text in _made(document["secure"], run.path)),
         *([f"  exposed       {sums.in_short}"] if sums else []),
         *(f"  note          {text}" for text in document["fears"]),
         *(f"  {text}" for text in _failed(document["failed_rounds"], run)),
@@ -657,6 +681,28 @@ def _describe_view(run: Any, output: Output) -> None:
         "  so who took part, who owned what, and how the model serves whom is not told",
     ]
     output.emit(document, lines)
+
+
+def _made(suite: str | None, path: Path) -> list[str]:
+    """Who made the sums of a run, how its messages are checked, and what that does not hide; empty without a suite."""
+    if suite is None:
+        return []
+    verify = command("verify", path, spec="secure-aggregation")
+    return [
+        f"sums          made by the suite {suite}, as the ledger tells; its messages are checked by: {verify}",
+        "simulated     whoever ran this training saw every row; the suite shows what others would have seen",
+    ]
+
+
+def _noise(told: str | None, path: Path) -> list[str]:
+    """How much noise is on sums of a suite, and how to ask what it hides; empty without noise."""
+    if told is None:
+        return []
+    ask = command("budget run", path, delta="1e-5")
+    return [
+        f"noise         {told}",
+        f"epsilon       tells what sums of parent and child can say together, and can be large: {ask}",
+    ]
 
 
 def _requests(run: Any) -> list[str]:
@@ -803,7 +849,7 @@ def _traffic(told: dict[str, Any] | None) -> list[str]:
         return []
     printed = f" (FedREP's paper counts {told['printed_each']:,.0f} B)" if told["printed"] else ""
     up, down = (f"{told[name]:,.0f} B {name.partition('_')[0]}" for name in ("up_each", "down_each"))
-    return [f"traffic       a client and round {up}, {down}{printed}"]
+    return [f"traffic       a client and round {up}, {down}, in the plain form{printed}"]
 
 
 def _cuts(run: Any) -> dict[str, float] | None:

@@ -145,23 +145,36 @@ class Released:
 class Summing:
     """The sums of a run, as :class:`fuaudit.runs.sums.Sums` tells them.
 
-    ``exposed`` holds a number of colluders, and with which chance a row is open to a server with them: in a round, and
-    in the run. ``meetings`` says how often two clients meet on average, and with which chance they ever do.
+    ``alike`` has how many rounds have equal buffers, and of these size, from how many rows on they open, and how many.
+    ``untold`` are rounds of which nothing tells how many took part. ``exposed`` holds a number of colluders, and with
+    which chance a row is open to a server with them: in the worst round, and in the run. ``meetings`` says how often
+    two clients meet on average, and with which chance they ever do. ``holds`` are parts of the run that tell of rows.
     """
 
     suite: str
-    buffers: tuple[tuple[int, int], ...]
-    rounds: int
+    alike: tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...]
+    untold: int
     feared: int
     empty: int
     exposed: tuple[tuple[int, float, float], ...]
     meetings: tuple[float, float]
     parties: tuple[tuple[str, str, int], ...]
+    holds: tuple[str, ...] = ()
 
     @property
-    def places(self) -> int:
-        """The participations of a round."""
-        return sum(size for size, _ in self.buffers)
+    def rounds(self) -> int:
+        """How many rounds are told of."""
+        return sum(rounds for rounds, _ in self.alike)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The participations of rounds in which somebody took part, each number once, ascending."""
+        return tuple(sorted({sum(size * number for size, _, number in some) for _, some in self.alike if some}))
+
+    @property
+    def buffers(self) -> tuple[tuple[int, int], ...]:
+        """The kinds of buffers of all rounds: size, and from how many rows on it opens."""
+        return tuple(sorted({(size, few) for _, some in self.alike for size, few, _ in some}))
 
 
 @dataclass(frozen=True)
@@ -478,33 +491,42 @@ def _released(row: object) -> Released:
 
 def _summing(row: object) -> Summing:
     row = _mapping(row)
-    rounds, feared, empty = _whole([row["rounds"], row["feared"], row["without_samples"]])
-    buffers = tuple(map(_pair, _sequence(row["buffers"])))
+    untold, feared, empty = _whole([row["rounds_untold"], row["feared"], row["without_samples"]])
+    alike = tuple(map(_alike, _sequence(row["rounds_alike"])))
     meetings = _mapping(row["meetings"])
     mean, ever = _numbers([meetings["on_average"], meetings["ever"]])
-    if not buffers or any(size < 1 for size, _ in buffers) or not 0 <= mean < EXACT:
+    if not any(some for _, some in alike) or not 0 <= mean < EXACT:
         _refuse("buffers")
     return Summing(
         "" if row["suite"] is None else _text(row["suite"]),
-        buffers,
-        rounds,
+        alike,
+        untold,
         feared,
         empty,
         tuple(map(_exposed, _sequence(row["exposed"]))),
         (mean, _chances([ever])[0]),
         tuple(map(_party, _sequence(row["parties"]))),
+        _lines(row["holds"]),
     )
 
 
-def _pair(row: object) -> tuple[int, int]:
+def _alike(row: object) -> tuple[int, tuple[tuple[int, int, int], ...]]:
     row = _mapping(row)
-    size, few = _whole([row["size"], row["opens_from"]])
-    return size, few
+    (rounds,) = _whole([row["rounds"]])
+    return rounds, tuple(map(_kind, _sequence(row["buffers"])))
+
+
+def _kind(row: object) -> tuple[int, int, int]:
+    row = _mapping(row)
+    size, few, number = _whole([row["size"], row["opens_from"], row["number"]])
+    if not size or not number:
+        _refuse("buffers")
+    return size, few, number
 
 
 def _exposed(row: object) -> tuple[int, float, float]:
     row = _mapping(row)
-    (colluders,), (a_round, run) = _whole([row["colluders"]]), _chances([row["in_a_round"], row["in_the_run"]])
+    (colluders,), (a_round, run) = _whole([row["colluders"]]), _chances([row["in_the_worst_round"], row["in_the_run"]])
     return colluders, a_round, run
 
 

@@ -96,31 +96,39 @@ def drawings(contents: Contents) -> list[Drawing]:
 
 def exposed(sums: Summing) -> Drawing:
     """With which chance a row is open to a server with colluders, over the rounds of a run."""
-    picked = learns.picked(sums)
+    picked, alike = learns.picked(sums), len(sums.places) == 1
     rounds = sorted({round(sums.rounds * step / CURVE) for step in range(CURVE + 1)} | {min(1, sums.rounds)})
     styles: tuple[dict[str, Any], ...] = ({"dashes": (1, 1.6)}, {"linewidth": 2.6}, {"dashes": (5, 2.5)})
     roles = ("second", SUBJECT, "untouched")
 
     def draw(axes: Any) -> None:
-        for (count, chance), role, style in zip(picked, roles, styles, strict=False):
-            open_by = [1 - (1 - chance) ** after for after in rounds]
+        for (count, a_round, run), role, style in zip(picked, roles, styles, strict=False):
+            closed = 1 - a_round if alike else max(1 - run, LEAST) ** (1 / sums.rounds)
+            open_by = [1 - closed**after for after in rounds]
             axes.plot(rounds, open_by, color=ROLES[role], label=counted(count, "colluder"), **style)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="rounds in which the client takes part", ylabel="chance of an open row", ylim=(-0.02, 1.02))
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, frameon=False, handlelength=2.6)
 
-    told = [f"{counted(count, 'colluder')}: {percent(chance)} a round" for count, chance in picked]
+    a = "a round" if alike else "in the worst round"
+    told = [
+        f"{counted(count, 'colluder')}: {percent(a_round)} {a}, {percent(run)} in the run"
+        for count, a_round, run in picked
+    ]
+    between = "" if alike else " Rounds have different numbers of clients: the curve has them in no order, all alike."
     return Drawing(
         "Exposure: the chance that a client's row was open to the server",
         f"{'; '.join(told)}.",
         "Hypergeometric sums over a uniform lot, exact up to the rounding of a power. Each round has a lot of its own. "
-        "Colluders are fixed before, and take part in every round.",
+        f"Colluders are fixed before, and take part in every round.{between}",
         _svg(draw, "e", "Chance that a row was open to the server and colluders, over the rounds"),
     )
 
 
 CURVE = 60
 """In so many pieces a curve of exposure is drawn."""
+LEAST = 5e-7
+"""A chance below that is 0 in findings, whose numbers have six digits."""
 
 
 def _svg(draw: Callable[[Any], None], prefix: str, label: str) -> str:

@@ -1,10 +1,12 @@
 """Who learns what of the sums of a run, in words: party by party, for the suite that made them.
 
-``docs/secure-aggregation.md`` says the same at length. What is said here follows from suite and buffers alone: no
-message of a run is looked at.
+``docs/secure-aggregation.md`` says the same at length. What is said here follows from suite, buffers, and which files
+the run at hand has: no message of a run is looked at.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fuaudit.reporting.contents import Summing
 from fuaudit.runs.sums import percent
@@ -14,6 +16,12 @@ from fuaudit.text import counted
 CAPTION = (
     "What follows from the protocol of the suite, if all parties do what it says. No message of the run was looked at."
 )
+NO_SUITE = "No suite made the sums: the simulator added up rows that it saw."
+OPERATOR = (
+    "every client's row of every round that was simulated, whatever the suite: all parties were parts of one process, "
+    "or processes of one user"
+)
+"""What whoever ran the training learns."""
 SUMS = (
     "the sum of each buffer, of whom it is, who proposed which coordinates where clients agree on some, and what they "
     "agreed on"
@@ -25,13 +33,8 @@ PUBLIC = (
     "the model of every round, so what the server's rule makes of the sums; which coordinates were agreed on; how many "
     "rows each sum had"
 )
-AUDITOR = (
-    "what the public learns, and by the clients' secrets in the run who was in which buffer; with the rows of training "
-    "at hand every client's row, for a replay computes them in the clear"
-)
-
 SERVER = {
-    "": (f"{SUMS}, if a suite with the same buffers had made them; here the simulator saw every row", COLLUDERS),
+    "": (f"{SUMS}, as if a suite with the same buffers had made them", COLLUDERS),
     "plain": ("every client's row", "nobody: it is sent them"),
     "mask": (f"{SUMS}, and rows under masks", COLLUDERS),
     "bfv": (f"{SUMS}, and {SEALED}", f"{COLLUDERS}; or the key holder"),
@@ -59,18 +62,23 @@ OTHERS = {
 def lead(sums: Summing) -> list[str]:
     """What the sums are, in sentences."""
     sizes = [size for size, _ in sums.buffers]
-    span = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
-    by = f"made by the suite {sums.suite!r}, by the ledger" if sums.suite else "made by the simulator, without a suite"
+    span, places = _span(sizes), _span(sums.places)
+    made = f"Sums were made by the suite {sums.suite!r}, by the ledger." if sums.suite else NO_SUITE
+    given = "every client's row, and so their sums" if sums.suite == "plain" else "sums of clients' rows, and no row"
     return [
-        f"The server is given sums of clients' rows, and no row: {by}. The largest round has "
-        f"{counted(sums.places, 'participation')} in {counted(len(sizes), 'buffer')} of {span}, by lot.",
+        f"The server is given {given}. {made} A round has {places} participations, in buffers of {span}, by lot.",
         "Which coordinates clients agree on, who takes part, and who has no samples is public. Clients without samples "
         f"hide nobody. As far as the run tells there are {sums.empty}, and the chances have them beside the colluders.",
     ]
 
 
+def _span(numbers: Sequence[int]) -> str:
+    """From the least to the most."""
+    return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+
+
 def smallest(sums: Summing) -> int:
-    """From how many rows on some buffer of the round opens, at least."""
+    """From how many rows on some buffer of a round opens, at least."""
     opening = [Buffer(*pair) for pair in sums.buffers]
     found = [fewest(sums.suite or None, one) for one in opening if fewest(sums.suite or None, one) <= one.size]
     return min(found, default=0)
@@ -85,31 +93,61 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
     partner = ("Partner in a buffer", f"where she sees a sum, {row}; else what the public learns", others)
     parties = (("Server", learnt, together), *OTHERS.get(sums.suite, ()), partner)
-    return [*parties, ("Auditor", AUDITOR, "the rows"), ("Public", PUBLIC, "as a partner, whoever is one")]
+    ran = "Who ran the training", OPERATOR, "nobody"
+    return [ran, *parties, ("Auditor", *auditor(sums)), ("Public", PUBLIC, "as a partner, whoever is one")]
+
+
+def auditor(sums: Summing) -> tuple[str, str]:
+    """What whoever has the files of the run learns, and with whom one client's row: as much as these files tell."""
+    has = {*sums.holds}
+    if "messages" not in has:
+        learnt = ["what the public learns"]
+    elif sums.suite == "plain":
+        learnt = ["every client's row, which the messages of the run hold in the clear"]
+    else:
+        learnt = ["all that the server learns: the messages of the run have every sum, and of whom it is"]
+    learnt += ["by the clients' secrets in the run who was in which buffer"] * ("secrets" in has)
+    learnt += ["what each client keeps, in the clear, from which rows of rounds follow"] * ("memories" in has)
+    if "memories" in has or ("messages" in has and sums.suite == "plain"):
+        return "; ".join(learnt), "nobody"
+    together = ["As many clients of a buffer as the server needs, or more."] * ("messages" in has)
+    if "secrets" in has:
+        together += ["Whoever has the rows of training: every client's row, for a replay computes it."]
+    elif "seeds" in has:
+        together += ["Whoever has the rows of training: every client's row, but for what she drew herself."]
+    return "; ".join(learnt), " ".join(together) or "as the public"
 
 
 def chances_of(sums: Summing) -> str:
     """What the table of chances is about."""
+    worst = "In a round: in the worst one, as they have different numbers of clients. " * (len(sums.places) > 1)
+    untold = f" So do {counted(sums.untold, 'kept round')}: how many took part there is not told." * bool(sums.untold)
+    shares = ", or enough of a buffer to hold both secrets of a client" * (sums.suite == "mask")
     fewer = any(few < size for size, few in sums.buffers)
     out = " The server says of others that they did not come, as far as buffers open without them." if fewer else ""
     return (
         "With which chance the row of an honest client who takes part is open to the server and colluders: these are "
-        f"everybody else behind its sum.{out} Rounded up. In the run: in rounds that it executed or kept; those that "
-        "an ancestor executed and the run did not keep come on top."
+        f"everybody else behind its sum{shares}.{out} Rounded up. {worst}In the run: in rounds that it executed or "
+        f"kept; those that an ancestor executed and the run did not keep come on top.{untold}"
     )
 
 
 def chances(sums: Summing) -> list[tuple[str, str, str]]:
     """Colluders, and the chance of an open row in a round and in the run."""
-    mark = {sums.feared: " (feared)"} if sums.feared else {}
-    return [(f"{n}{mark.get(n, '')}", percent(a_round), percent(run)) for n, a_round, run in sums.exposed]
+    fewest = next((number for number, a_round, _ in sums.exposed if a_round), None)
+    words = {"feared": sums.feared or None, "the fewest that open a row": fewest}
+    marks = {number: ", ".join(word for word, of in words.items() if of == number) for number, *_ in sums.exposed}
+    return [
+        (f"{n} ({marks[n]})" if marks[n] else f"{n}", percent(a_round), percent(run))
+        for n, a_round, run in sums.exposed
+    ]
 
 
-def picked(sums: Summing) -> list[tuple[int, float]]:
-    """One colluder, those that are feared, and the most of the table: each with the chance of a round."""
-    known = {number: a_round for number, a_round, _ in sums.exposed}
+def picked(sums: Summing) -> list[tuple[int, float, float]]:
+    """One colluder, those that are feared, and the most of the table: each with the chances of a round and the run."""
+    known = {number: chances for number, *chances in sums.exposed}
     wanted = sorted({1, sums.feared or 1, max(known, default=0)})
-    return [(number, known[number]) for number in wanted if number in known]
+    return [(number, *known[number]) for number in wanted if number in known]
 
 
 def meetings(sums: Summing) -> str:
@@ -119,6 +157,14 @@ def meetings(sums: Summing) -> str:
         f"Two given clients who take part in all {sums.rounds} rounds are in one buffer {mean:.3g} times on average, "
         f"and at least once with a chance of {percent(ever)}."
     )
+
+
+BYTES = (
+    "What each party sends at most for the largest buffer of a round, in bytes of whole messages: heads, signatures, "
+    "terms, contributions to the lot of the round, and agreed columns too. Each client sends as much. They follow "
+    "from the terms; ciphertexts are a little shorter. What the server passes on from one party to another is not "
+    "counted again. How long parties compute is not here: docs/results/secure.md has it, by benchmarks/secure.py."
+)
 
 
 def bytes_of(sums: Summing) -> list[tuple[str, str, str]]:

@@ -101,7 +101,8 @@ def _sums(contents: Contents) -> list[str]:
     if sums is None:
         return []
     head = "Clients who collude with the server", "In a round", f"In {sums.rounds} rounds"
-    sent = [_table(("Party", "To", "Bytes at most"), learns.bytes_of(sums))] if sums.parties else []
+    table = _table(("Party", "To", "Bytes at most"), learns.bytes_of(sums))
+    sent = [_plain(learns.BYTES), table] if sums.parties else []
     return [
         "## Sums of clients: who learns what",
         "\n\n".join(map(_plain, learns.lead(sums))),

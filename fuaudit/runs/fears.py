@@ -44,9 +44,10 @@ def _unfeared(run: Run) -> Iterator[str]:
 
 def _rows(run: Run) -> int:
     """How many rows come to the server at most, of the clients that are left."""
-    retained = run.plan.retained
-    places = len(run.members) if run.sealed else run.law.places(retained.of_laws)
-    empty = 0 if run.sealed else sum(not samples for samples in retained.samples.values())
+    if run.sealed:  # it has no plan
+        places, empty = len(run.members), len({*run.view.empty} & {*run.members})
+    else:
+        places, empty = run.law.places(run.plan.retained.of_laws), run.plan.retained.empty
     return rows_left(run.exchange.transport, places, places, max(0, places - empty))
 
 

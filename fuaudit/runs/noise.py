@@ -11,6 +11,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fuaudit.budgets.family import Release
 from fuaudit.declared import must_say, offers, says
@@ -51,8 +52,10 @@ class Noise:
         )
 
 
-def step_of(run: Run) -> float | None:
+def step_of(run: Run, model: Tensor | None = None) -> float | None:
     """The step of the numbers that a suite opened, as the transport makes a row of them; None where it does not say.
+
+    ``model`` is any of a run that has none yet.
 
     Raises:
         UsageError: the transport has no sums that the run's suite could make.
@@ -60,23 +63,28 @@ def step_of(run: Run) -> float | None:
     exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
     if not offers(exchange.transport, "mean_of"):
         return None
-    one = np.ones(run.model.numel(), dtype=np.int64)
-    return float(exchange.mean_of(one, 1, run.model.double())[0])
+    model = run.model if model is None else model
+    one = np.ones(model.numel(), dtype=np.int64)
+    return float(exchange.mean_of(one, 1, model.double())[0])
 
 
-def noise_of(run: Run) -> Noise | None:
+def noise_of(run: Run, model: Tensor | None = None) -> Noise | None:
     """The most noise that a part of the clients draws, of those whose word an account takes; None for none.
+
+    ``model`` is any of a run that has none yet.
 
     Raises:
         UsageError: no suite of the run's name could have made its sums.
     """
-    found = [_noise(run, one) for one in by_config(run, strangers(run)) if one.mechanism in NOISY]
+    model = run.model if model is None else model
+    said = by_config(run, strangers(run, model.numel()), model.numel())
+    found = [_noise(run, one, model) for one in said if one.mechanism in NOISY]
     return max(found, key=lambda one: (one.steps or 0, one.share), default=None)
 
 
-def _noise(run: Run, release: Release) -> Noise:
+def _noise(run: Run, release: Release, model: Tensor) -> Noise:
     told: dict[str, Any] = dict(release.parameters)
-    share, step, cancels = float(told["noise"]), step_of(run), _is_taken_back(run, release.part)
+    share, step, cancels = float(told["noise"]), step_of(run, model), _is_taken_back(run, release.part)
     if release.mechanism == "skellam":
         return Noise(share, share * sqrt(told["squares"]), cancels)
     deviation = share * float(told["norm"])

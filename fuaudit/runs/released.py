@@ -154,11 +154,14 @@ def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin], passed: frozenset[str] =
     return sha256(canonical_json([parent, asked["clients"], asked["samples"], method["use"], method["options"]]))
 
 
-def strangers(run: Run) -> dict[str, str]:
-    """Part of a round -> why its word is not taken; none of fuaudit's own solver, or stage that stands alone."""
+def strangers(run: Run, columns: int | None = None) -> dict[str, str]:
+    """Part of a round -> why its word is not taken; none of fuaudit's own solver, or stage that stands alone.
+
+    ``columns`` are the parameters of a run that has no model yet.
+    """
     behind = "acts behind the clients, and is not accounted for"
     found = {f"server.{number}": f"a server stage {behind}" for number in range(len(run.config.server))}
-    solver, dimension = build("solvers", run.config.solver), run.model.numel()
+    solver, dimension = build("solvers", run.config.solver), columns or run.model.numel()
     parts = {OF_SOLVER: run.config.solver} | {Part("client", n): table for n, table in enumerate(run.config.client)}
     for part, table in parts.items():
         why = no_word(part, table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, part, dimension)
@@ -167,13 +170,16 @@ def strangers(run: Run) -> dict[str, str]:
     return found | {"transport": f"the transport {behind}"}
 
 
-def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
-    """What solver and client stages release under in every round, as the config has them; where their word is taken."""
+def by_config(run: Run, distrusted: Collection[str], columns: int | None = None) -> frozenset[Release]:
+    """What solver and client stages release under in every round, as the config has them; where their word is taken.
+
+    ``columns`` are the parameters of a run that has no model yet.
+    """
     stages: tuple[Any, ...] = run.exchange.client_stages.stages
     parts: dict[str, Any] = {str(OF_SOLVER): build("solvers", run.config.solver)}
     parts |= {f"client.{number}": stage for number, stage in enumerate(stages)}
     said = {part: stage for part, stage in parts.items() if part not in distrusted and says(stage, "releases")}
-    return frozenset(release_of(part, stage, run.model.numel()) for part, stage in said.items())
+    return frozenset(release_of(part, stage, columns or run.model.numel()) for part, stage in said.items())
 
 
 def release_of(part: str, stage: Any, columns: int) -> Release:

@@ -1,12 +1,15 @@
 """Sums: whom the sums of a run's transport hide a row among, by its config and what its ledger tells.
 
-Exposure is that of the largest round of the run, over a lot that is uniform, to colluders who take part in every round.
+Exposure is that of the rounds as they were, each with the clients it had, over a lot that is uniform, to colluders who
+take part in every round.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import offers, says
@@ -16,7 +19,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import chain_of
-from fuaudit.secure.exposure import Buffer, exposed, meeting, within
+from fuaudit.secure.exposure import Buffer, exposed, meeting, within_all
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
@@ -36,6 +39,23 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
     return tuple(Buffer(*pair) for pair in run.exchange.buffers(_places(run)))
 
 
+def _participations(run: Run) -> tuple[list[int], int]:
+    """How many participations each round had that the run executed or kept, and of how many more nothing tells that.
+
+    A sealed view tells it of rounds that were executed for it alone: by the messages of their lots, or by the rows that
+    the ledger tells of where no suite made the sums.
+    """
+    if not run.sealed:
+        return [len(cohort) for cohort in run.participation["cohorts"]], 0
+    lines = run.ledger.of_kind("round")
+    if suite_of(run.ledger) is None:
+        rows = [sum(sum(one["rows"]) for one in line.get("told", ()) if one["kind"] == "summed") for line in lines]
+    else:
+        lots = Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot")
+        rows = [lots[line["round"]] for line in lines]
+    return rows, run.rounds_executed - len(rows)
+
+
 def _places(run: Run) -> int:
     """The most participations that a round can have; of a sealed view those of its largest round, by its messages."""
     if not run.sealed:
@@ -46,67 +66,123 @@ def _places(run: Run) -> int:
 
 
 @dataclass(frozen=True)
+class Alike:
+    """Rounds of a run whose buffers are alike.
+
+    Attributes:
+        rounds: how many they are.
+        buffers: those of each; none where nobody took part.
+    """
+
+    rounds: int
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def places(self) -> int:
+        """m, the participations of each."""
+        return sum(buffer.size for buffer in self.buffers)
+
+    def chance(self, suite: str | None, colluders: int, empty: int) -> Fraction:
+        """With which chance a row is open in one of them, at most.
+
+        Rows without samples are known. A complete buffer opens with two rows that have some, so not to these alone.
+        """
+        if not self.places:
+            return Fraction(0)
+        bad = min(colluders, self.places - 1)
+        known = min(empty, self.places - 1 - bad) if bad else 0
+        chance, more, alone = (exposed(suite, self.buffers, number) for number in (bad, bad + known, known))
+        complete = all(buffer.smallest >= buffer.size for buffer in self.buffers)
+        return max(chance, more - alone if complete else more)
+
+    def table(self) -> dict[str, Any]:
+        """For JSON: buffers of one kind are counted."""
+        kinds = sorted(Counter(self.buffers).items(), key=lambda kind: (-kind[0].size, kind[0].smallest))
+        return {
+            "rounds": self.rounds,
+            "buffers": [{"size": one.size, "opens_from": one.smallest, "number": number} for one, number in kinds],
+        }
+
+
+@dataclass(frozen=True)
 class Sums:
     """What a report tells of the sums of a run.
 
     Attributes:
         suite: what made them; None where the simulator did.
-        buffers: those of the largest round.
-        rounds: how many the run has executed; a client's row is in as many at most.
+        alike: the rounds that the run executed or kept, by their buffers, the largest first.
+        untold: of how many more nothing tells how many took part.
         feared: how many clients the config fears, or has, as Byzantine.
         empty: how many clients have no samples: their rows are known, so they hide nobody.
         parties: what each party sends in the largest buffer at most; none without a suite with messages.
+        holds: what the run holds that tells of rows: "messages", "memories" of clients, their "secrets", "seeds".
     """
 
     suite: str | None
-    buffers: tuple[Buffer, ...]
-    rounds: int
+    alike: tuple[Alike, ...]
+    untold: int
     feared: int
     empty: int
     parties: tuple[Sent, ...]
+    holds: tuple[str, ...] = ()
+
+    @property
+    def rounds(self) -> int:
+        """R, how many rounds are told of; a client's row is in as many at most."""
+        return sum(some.rounds for some in self.alike)
 
     @property
     def places(self) -> int:
-        """m, the participations of a round."""
-        return sum(buffer.size for buffer in self.buffers)
+        """m, the participations of the largest round."""
+        return max(some.places for some in self.alike)
 
     def over(self, colluders: int) -> tuple[float, float]:
-        """With which chance a row is open in a round, and at least once in all rounds, at most.
+        """With which chance a row is open in the worst round, and at least once in all rounds, at most."""
+        chances = [(some.chance(self.suite, colluders, self.empty), some.rounds) for some in self.alike]
+        return float(max(chance for chance, _ in chances)), within_all(chances)
 
-        Rows without samples are known. A complete buffer opens with two rows that have some, so not to these alone.
-        """
-        chance = exposed(self.suite, self.buffers, colluders)
-        if colluders and self.empty:
-            known = [min(number, self.places - 1) for number in (colluders + self.empty, self.empty)]
-            more, alone = (exposed(self.suite, self.buffers, number) for number in known)
-            complete = all(buffer.smallest >= buffer.size for buffer in self.buffers)
-            chance = max(chance, more - alone if complete else more)
-        return float(chance), within(chance, self.rounds)
+    @property
+    def fewest(self) -> int | None:
+        """How many colluders open a row in some round, at least; None where no number does."""
+        numbers = range(max(1, self.places - self.empty))
+        found = bisect_left(numbers, True, key=lambda number: self.over(number)[0] > 0)  # more never open less
+        return found if found < len(numbers) else None
 
     @property
     def colluders(self) -> list[int]:
-        """Numbers of colluders from none to half of the round, and those that are feared."""
+        """Numbers of colluders from none to half of the largest round, those that are feared, and the fewest."""
         half = self.places // 2
-        some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1}
+        some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1, self.fewest or 0}
         return sorted(number for number in some if number < self.places - self.empty)
 
     @property
     def meetings(self) -> tuple[float, float]:
         """How often two given clients are in one buffer on average, and with which chance they ever are."""
-        chance = meeting(self.buffers)
-        return float(chance * self.rounds), within(chance, self.rounds)
+        chances = [(meeting(some.buffers), some.rounds) for some in self.alike]
+        return float(sum(chance * rounds for chance, rounds in chances)), within_all(chances)
 
     @property
     def in_short(self) -> str:
         """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
-        number = max(0, min(self.feared or 1, self.places - self.empty - 1))
+        fewest, asked = self.fewest, max(0, min(self.feared or 1, self.places - self.empty - 1))
+        if fewest == 0:
+            return "every client's row is open to the server, and nobody need help it"
+        beside = f", beside {counted(self.empty, 'client')} without samples" * bool(self.empty)
+        if fewest is None:
+            return f"no number of colluding clients{beside} opens a row to the server: no buffer opens"
+        number, few = max(asked, fewest), f", and not with fewer{beside}" if asked < fewest else beside
         a_round, ever = self.over(number)
-        beside = f", beside {counted(self.empty, 'client')} without samples," * bool(self.empty)
+        worst = ", the worst of them," * (len(self.alike) > 1)
         return (
-            f"a client's row is open to the server with {counted(number, 'colluding client')}{beside} in "
-            f"{percent(a_round)} of "
-            f"rounds; at least once in {counted(self.rounds, 'round')} with a chance of {percent(ever)}"
+            f"a client's row is open to the server with {counted(number, 'colluding client')}{few}: in a "
+            f"round{worst} with a chance of {percent(a_round)}; at least once in {counted(self.rounds, 'round')} with "
+            f"a chance of {percent(ever)}"
         )
+
+    @property
+    def messages(self) -> str:
+        """Bytes that parties send for the largest buffer at most, in a line; empty without a suite with messages."""
+        return "; ".join(f"{one.party} to {one.to} {one.size:,} B" for one in self.parties)
 
     def table(self) -> dict[str, Any]:
         """For JSON: chances rounded to six digits."""
@@ -114,16 +190,19 @@ class Sums:
         rows = [(number, *self.over(number)) for number in self.colluders]
         return {
             "suite": self.suite,
-            "buffers": [{"size": buffer.size, "opens_from": buffer.smallest} for buffer in self.buffers],
             "rounds": self.rounds,
+            "rounds_alike": [some.table() for some in self.alike],
+            "rounds_untold": self.untold,
             "feared": self.feared,
             "without_samples": self.empty,
+            "fewest": self.fewest,
             "exposed": [
-                {"colluders": number, "in_a_round": _rounded(a_round), "in_the_run": _rounded(run)}
+                {"colluders": number, "in_the_worst_round": _rounded(a_round), "in_the_run": _rounded(run)}
                 for number, a_round, run in rows
             ],
             "meetings": {"on_average": _rounded(mean), "ever": _rounded(ever)},
             "parties": [{"party": one.party, "to": one.to, "bytes": one.size} for one in self.parties],
+            "holds": list(self.holds),
         }
 
 
@@ -139,17 +218,35 @@ def _rounded(chance: float) -> float:
 
 def sums_of(run: Run) -> Sums | None:
     """The sums of a run; None where its transport shows rows, or says nothing of its buffers."""
-    buffers = buffers_of(run) if run.exchange.transport.shows == "sums" else ()
-    if not any(buffer.size > 1 for buffer in buffers):
+    if run.exchange.transport.shows != "sums" or not offers(run.exchange.transport, "buffers"):
+        return None
+    numbers, untold = _participations(run)
+    alike = tuple(
+        Alike(rounds, tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ())
+        for places, rounds in sorted(Counter(numbers).items(), reverse=True)
+    )
+    if not any(buffer.size > 1 for some in alike for buffer in some.buffers):
         return None
     suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
-    empty = 0 if run.sealed else run.plan.retained.empty
-    return Sums(suite, buffers, run.rounds_executed, feared, empty, _parties(run, suite, buffers))
+    empty = len({*run.view.empty} & {*run.members}) if run.sealed else run.plan.retained.empty
+    largest = max(buffer.size for some in alike for buffer in some.buffers)
+    return Sums(suite, alike, untold, feared, empty, _parties(run, suite, largest), _holds(run, suite))
 
 
-def _parties(run: Run, suite: str | None, buffers: tuple[Buffer, ...]) -> tuple[Sent, ...]:
+def _holds(run: Run, suite: str | None) -> tuple[str, ...]:
+    """What of a run tells its reader of rows, see :class:`Sums`."""
+    parts = {
+        "messages": suite is not None and not run.pruned,
+        "memories": run.exchange.remembers and not run.redacted,
+        "secrets": not run.redacted,
+        "seeds": not run.sealed,
+    }
+    return tuple(part for part, there in parts.items() if there)
+
+
+def _parties(run: Run, suite: str | None, largest: int) -> tuple[Sent, ...]:
     """What parties send in the largest buffer, by the transport that had the sums made.
 
     Empty where no suite did, and where no suite of that name could: the ledger says what it likes, and audits judge it.
@@ -159,9 +256,9 @@ def _parties(run: Run, suite: str | None, buffers: tuple[Buffer, ...]) -> tuple[
     from fuaudit.secure.sizes import sent  # imports cryptography, which no listing of a run needs
     from fuaudit.secure.suites import Books
 
-    largest, columns = max(buffer.size for buffer in buffers), _columns(run)
+    columns = _columns(run)
     try:
-        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields)
+        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields, run.exchange.agrees)
     except UsageError:
         return ()
 

@@ -249,11 +249,11 @@ def require_margin(ring: Plaintexts) -> int:
     is asked of a key and a ciphertext of this test alone: asked of others' ciphertexts it tells of the key.
 
     Raises:
-        UsageError: another version of TenSEAL, or too little is left.
+        UsageError: no TenSEAL, another version of it, or too little is left.
     """
+    require_library(installed())
     from tenseal import sealapi as seal
 
-    require_library(installed())
     keys, slots = new_keys(ring), (words(fresh(), SLOTS) % np.uint64(ring.modulus)).astype(np.int64)
     one = parsed(context_of(ring), encrypted(keys.public, slots[None], ring)[0])
     (total,) = added([[one]] * ring.summands)

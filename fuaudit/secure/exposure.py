@@ -10,10 +10,10 @@ colludes is fixed before it, and takes part in every round: fewer expose less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
+from math import comb, prod
 
 from fuaudit.secure.names import least_rows_of
 
@@ -42,16 +42,19 @@ def fewest(suite: str | None, buffer: Buffer) -> int:
 def partners_needed(suite: str | None, buffer: Buffer) -> int:
     """How many colluding partners in a buffer open a row of it; its size where no number of them does.
 
-    In ``plain`` none is needed. Behind ``mask`` a buffer that need not be complete has a second way: the server tells
-    some clients that a row came, and the others that it did not, and is told both secrets of it.
+    In ``plain`` none is needed. Behind ``mask`` there is a second way: as many clients as have to answer hold shares
+    enough of both secrets of anybody. From a buffer that need not be complete fewer do: the server tells some clients
+    that a row came, and the others that it did not, and each tells a share of one secret.
     """
     few = fewest(suite, buffer)
     if suite == "plain":
         return 0
     if not 2 <= few <= buffer.size:
         return buffer.size
-    split = 2 * fewest("mask", Buffer(buffer.size, 2)) - buffer.size
-    return max(1, min(few - 1, split)) if suite == "mask" and few < buffer.size else few - 1
+    if suite != "mask":
+        return few - 1
+    shares = fewest("mask", Buffer(buffer.size, 2))
+    return max(1, min(few - 1, shares if few == buffer.size else 2 * shares - buffer.size))
 
 
 def exposed(suite: str | None, buffers: Sequence[Buffer], colluders: int) -> Fraction:
@@ -89,6 +92,11 @@ def within(chance: Fraction, rounds: int) -> float:
     A fraction would have as many digits as all of the rounds together.
     """
     return 1 - float(1 - chance) ** rounds
+
+
+def within_all(chances: Iterable[tuple[Fraction, int]]) -> float:
+    """With which chance it happens at least once where each chance is that of so many rounds; see :func:`within`."""
+    return 1 - prod(float(1 - chance) ** rounds for chance, rounds in chances)
 
 
 def meeting(buffers: Sequence[Buffer]) -> Fraction:

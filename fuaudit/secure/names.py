@@ -16,6 +16,10 @@ SCARY = "ckks-demo-whose-sums-give-the-key-away"
 """CKKS, to be attacked."""
 
 
+GIVES_THE_KEY_AWAY = "with CKKS whoever sees a decrypted sum recovers the key and opens every client's row"
+"""Why CKKS trains nothing."""
+
+
 def has_key_holder(suite: str) -> bool:
     """Whether rows are encrypted, so that a witness and a key holder take part."""
     return suite in ("bfv+mask", "bfv")

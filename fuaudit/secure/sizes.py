@@ -1,29 +1,16 @@
 """Sizes: how many bytes each party of a buffer sends at most, by what suites put into messages.
 
-They follow from the terms. Ciphertexts are compressed, so they are a little shorter. What frames a message on its way
-is not counted, its signature is. A transcript holds whole envelopes.
+They follow from the terms, as whole envelopes. Ciphertexts are compressed, so they are a little shorter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fuaudit.secure import shamir
-from fuaudit.secure.bfv import CIPHERTEXT_BYTES, KEYLESS_BYTES, MODULI
-from fuaudit.secure.encrypted import LENGTH_BYTES
 from fuaudit.secure.envelope import FRONT_BYTES, limits
-from fuaudit.secure.masked import KEYS_BYTES, WORDS, dealt_bytes
-from fuaudit.secure.messages import DIGEST_BYTES, SIGNATURE_BYTES, WAYS
-from fuaudit.secure.names import has_key_holder
-from fuaudit.secure.pairs import PUBLIC_BYTES
-from fuaudit.secure.streams import KEY_BYTES
-from fuaudit.secure.terms import LIBRARY, MOST_NUMBER, SLOTS, Terms, layout_of
-
-PUBLIC_KEY_BYTES = 2 * len(MODULI) * 8 * SLOTS + 1024
-"""Of a context with a public key, at most: two polynomials for each prime."""
-
-VALUE_BYTES = 8
-"""Of a sum that is opened."""
+from fuaudit.secure.messages import DIGEST_BYTES, WAYS
+from fuaudit.secure.names import NAMES, has_key_holder
+from fuaudit.secure.terms import COLUMN_BYTES, LIBRARY, MOST_NUMBER, Terms, layout_of
 
 ENTRY_BYTES = 320
 """Of a line of the chain of a transcript, with numbers of up to eleven digits."""
@@ -34,15 +21,18 @@ UNRECORDED = ("discard", "handout", "terms")
 
 @dataclass(frozen=True)
 class Sent:
-    """How many bytes a party sends to another one in a buffer, at most; of clients each."""
+    """How many bytes a party sends to another one for a buffer, at most; a client those of her own."""
 
     party: str
     to: str
     size: int
 
 
-def sent(suite: str, members: int, columns: int, bits: int, most: int) -> tuple[Sent, ...]:
-    """What parties send in a buffer of so many members with rows of so many values; none in ``plain``.
+def sent(suite: str, members: int, columns: int, bits: int, most: int, agreed: bool = False) -> tuple[Sent, ...]:
+    """What parties send for a buffer of so many members with rows of so many values, in whole envelopes.
+
+    Contributions to the lot of a round are in it, and columns, where clients ``agreed`` on them. What a server passes
+    on is not counted again.
 
     Args:
         bits: of a value.
@@ -51,27 +41,25 @@ def sent(suite: str, members: int, columns: int, bits: int, most: int) -> tuple[
     Raises:
         UsageError: there is no layout for them.
     """
-    if suite == "mask":
-        return (Sent("client", "server", _of_masks(members, columns)),)
-    if not has_key_holder(suite):
-        return ()
-    parts = layout_of(bits, most).ciphertexts(columns)
-    row = parts * (LENGTH_BYTES + CIPHERTEXT_BYTES)
-    key = PUBLIC_BYTES + SIGNATURE_BYTES if suite == "bfv+mask" else 0
-    return (
-        Sent("client", "server and witness", key + DIGEST_BYTES + SIGNATURE_BYTES + row),
-        Sent("server", "witness and key holder", parts * CIPHERTEXT_BYTES),
-        Sent("witness", "key holder", SIGNATURE_BYTES),
-        Sent("key holder", "each client", DIGEST_BYTES + PUBLIC_KEY_BYTES + 2 * KEY_BYTES),
-        Sent("key holder", "server", KEYLESS_BYTES + VALUE_BYTES * columns),
+    terms = _terms(suite, members, columns, bits, most)
+    if has_key_holder(suite):
+        layout_of(bits, most)
+    bodies = {step: largest for step, (_, largest) in limits(terms).items() if step != "discard"}
+    bodies["terms"], bodies["lot"] = len(terms.body), DIGEST_BYTES
+    if agreed:
+        bodies["columns"] = COLUMN_BYTES * columns
+    found: dict[tuple[int | None, int | None], int] = {}
+    for step, largest in bodies.items():
+        found[WAYS[step]] = found.get(WAYS[step], 0) + FRONT_BYTES + largest
+    return tuple(
+        Sent(_called(way[0], "client"), _called(way[1], "each client"), found[way])
+        for way in sorted(found, key=lambda way: [-(party or 0) for party in way])
+        if way[0] != way[1]  # what a party notes it sends to nobody
     )
 
 
-def _of_masks(members: int, columns: int) -> int:
-    """Keys, shares, a masked row, and shares again, each signed."""
-    row = DIGEST_BYTES + 4 * (columns + WORDS)
-    told = DIGEST_BYTES + shamir.SHARE_BYTES * members
-    return KEYS_BYTES + dealt_bytes(members) + row + told + 4 * SIGNATURE_BYTES
+def _called(party: int | None, client: str) -> str:
+    return client if party is None else NAMES[party].removeprefix("the ")
 
 
 def recorded(suite: str, members: int, columns: int, bits: int, most: int) -> int:
@@ -80,16 +68,21 @@ def recorded(suite: str, members: int, columns: int, bits: int, most: int) -> in
     Args:
         members: how many clients are in it; arguments else as those of :func:`sent`.
     """
-    keys = tuple(f"{number:064x}" for number in range(members + 2))
-    witness, holder = keys[members:] if has_key_holder(suite) else ("", "")
-    terms = Terms(
-        suite, tuple(range(members)), columns, bits, most, members, keys[:members], LIBRARY, MOST_NUMBER, MOST_NUMBER,
-        "0" * 32, "0" * 64, witness, holder, "0" * 64,
-    )  # fmt: skip
+    terms = _terms(suite, members, columns, bits, most)
     bodies = {step: largest for step, (_, largest) in limits(terms).items() if step not in UNRECORDED}
     counts = {step: members if WAYS[step][0] is None else 1 for step in bodies}
     frame = FRONT_BYTES + ENTRY_BYTES
     return frame + len(terms.body) + sum(counts[step] * (frame + size) for step, size in bodies.items())
+
+
+def _terms(suite: str, members: int, columns: int, bits: int, most: int) -> Terms:
+    """Terms of such a buffer that are as long as any."""
+    keys = tuple(f"{number:064x}" for number in range(members + 2))
+    witness, holder = keys[members:] if has_key_holder(suite) else ("", "")
+    return Terms(
+        suite, tuple(range(members)), columns, bits, most, members, keys[:members], LIBRARY, MOST_NUMBER, MOST_NUMBER,
+        "0" * 32, "0" * 64, witness, holder, "0" * 64,
+    )  # fmt: skip
 
 
 def lot_bytes(clients: int) -> int:

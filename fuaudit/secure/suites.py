@@ -22,7 +22,7 @@ from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_mas
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, Signers, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, HOLDER, SCARY, WITNESS, has_key_holder
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, GIVES_THE_KEY_AWAY, HOLDER, SCARY, WITNESS, has_key_holder
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt, step_of
@@ -153,7 +153,7 @@ class Suite:
     def __post_init__(self) -> None:
         if self.name == "ckks-demo":
             raise UsageError(
-                "with CKKS whoever sees a decrypted sum recovers the key and opens every client's row",
+                GIVES_THE_KEY_AWAY,
                 f'Use "bfv+mask". To attack it yourself, ask for it by its whole name: "{SCARY}".',
             )
         if self.name not in SUITES:

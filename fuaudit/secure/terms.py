@@ -111,8 +111,17 @@ def layout_of(bits: int, most: int) -> Layout:
 
 
 def installed() -> str:
-    """The version of TenSEAL that is installed."""
-    return version("tenseal")
+    """The version of TenSEAL that is installed; UsageError where none is, or it cannot be loaded."""
+    try:
+        import tenseal  # noqa: F401
+
+        return version("tenseal")
+    except ImportError as error:  # a missing distribution is one as well
+        raise UsageError(
+            f"tenseal {LIBRARY} is needed for encrypted sums, and cannot be loaded ({error})",
+            f"Install it in every party's environment: pip install tenseal=={LIBRARY}. The suites mask and plain need "
+            "none, but attacks on encrypted sums are controls of the audit aggregation-attacks.",
+        ) from None
 
 
 def require_library(found: str) -> None:

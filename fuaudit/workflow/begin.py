@@ -44,6 +44,13 @@ class Beginning:
         return Plan.fresh(self.ready.learner.law, self.common.original, source)
 
 
+def resolved_config(config: Config | Path | str | dict[str, Any]) -> Config:
+    """A config, of its tables, or of the path of its TOML file."""
+    if isinstance(config, Config):
+        return config
+    return resolve(config) if isinstance(config, dict) else read_config(Path(config))
+
+
 def begun(
     config: Config | Path | str | dict[str, Any],
     data: Path | str | Dataset | None,
@@ -61,13 +68,7 @@ def begun(
         UsageError: a wrong config or secret, data that cannot be read or dealt, more seeds than a tree can have, or
             rounds that exceed the config's budget.
     """
-    resolved = (
-        config
-        if isinstance(config, Config)
-        else resolve(config)
-        if isinstance(config, dict)
-        else read_config(Path(config))
-    )
+    resolved = resolved_config(config)
     ready = setup(resolved, data)
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from torch import Tensor
+
+from fuaudit.config import Config
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Plan, Population
 from fuaudit.runs.ledger import Ledger, suite_of
-from fuaudit.runs.noise import noise_of
+from fuaudit.runs.noise import Noise, noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.exposure import Buffer
@@ -22,6 +25,7 @@ from fuaudit.secure.names import EXACT
 from fuaudit.secure.refusal import ANEW
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
+from fuaudit.training.exchange import exchange_of
 from fuaudit.training.publishing import require_unpublished
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
@@ -53,9 +57,23 @@ def secured(ready: Setup, suite: str | None, books: Books, apart: bool = False) 
         books.end()
 
 
-def _require_fitting(ready: Setup, suite: str) -> None:
+def require_suite(config: Config, suite: str | None) -> None:
+    """Refuse a suite that no training uses, or that has no sums of a config's rows: before clients are dealt.
+
+    Whether so many may be Byzantine is asked later. A buffer that is too large for the suite is told first.
+    """
+    if suite is not None:
+        _require_named(suite)
+        exchange_of(config).secured(suite, Books())
+
+
+def _require_named(suite: str) -> None:
     if suite not in EXACT:
         raise UsageError(f"there is no suite {suite!r} for training", nearest(suite, EXACT))
+
+
+def _require_fitting(ready: Setup, suite: str) -> None:
+    _require_named(suite)
     if ready.config.run.checkpoint_every != 1:
         raise UsageError(
             f"sums by {suite!r} need every round stored, and checkpoint_every is {ready.config.run.checkpoint_every}",
@@ -119,17 +137,33 @@ def require_fresh_noise(run: Run, unlearner: object) -> None:
     suite = suite_of(run.ledger)
     if suite is None:
         return
-    noise = None if is_editor(unlearner) else noise_of(run)
+    error = _uncovered(run, suite, None if is_editor(unlearner) else noise_of(run))
+    if error is not None:
+        raise error
+
+
+def never_unlearned(run: Run, model: Tensor | None = None) -> str:
+    """Why no request can be carried out on a run, by whatever method; empty where one can, or no suite made its sums.
+
+    ``model`` is any of a run that has none yet.
+    """
+    suite = suite_of(run.ledger)
+    error = None if suite is None else _uncovered(run, suite, noise_of(run, model))
+    return "" if error is None else f"no request can be carried out on this run: {error.args[0]}"
+
+
+def _uncovered(run: Run, suite: str, noise: Noise | None) -> UsageError | None:
+    """What is said where noise does not cover what sums of parent and child tell together."""
     if noise is not None and noise.hides:
-        return
+        return None
     if noise is not None:
-        raise UsageError(
+        return UsageError(
             f"the sums of {run.path} were opened by {suite!r}, and {noise.in_words}: below one step it hides no more "
             "than rounding does, and the sums of the parent minus those of the child can be the row of who is erased",
             "Train with more noise, or with smaller steps: how much is enough is a matter of its epsilon (fuaudit "
             "budget run). Or train without --secure, where nothing is hidden from you.",
         )
-    raise UsageError(
+    return UsageError(
         f"the sums of {run.path} were opened by {suite!r}: where retained clients send again what they sent before, "
         "the sums of the parent minus those of the child are the row of who is erased",
         'Only noise of the clients that is drawn anew covers it: train with the client stage "skellam-noise" or '

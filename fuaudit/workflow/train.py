@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,17 @@ from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
-from fuaudit.workflow.begin import Beginning, begun
+from fuaudit.workflow.begin import Beginning, begun, resolved_config
 from fuaudit.workflow.commit import Promise, read_promise
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import books_of, require_secured, secured, size_of_transcript
+from fuaudit.workflow.secured import (
+    books_of,
+    never_unlearned,
+    require_secured,
+    require_suite,
+    secured,
+    size_of_transcript,
+)
 from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
@@ -53,6 +60,7 @@ def train(
     baseline: Any = None,
     secure: str | None = None,
     apart: bool = False,
+    warn: Callable[[str], None] | None = None,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -70,6 +78,7 @@ def train(
         secure: the suite of :mod:`fuaudit.secure` that makes the sums; its name stands in the ledger, and nothing else
             in the run depends on it.
         apart: whether its parties are processes of their own; else they are objects of this one.
+        warn: called before the first row is sent, where no request can be carried out on the run, with the reason.
 
     Raises:
         UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
@@ -77,6 +86,8 @@ def train(
     """
     out = Path(out)
     require_new(out)
+    config = resolved_config(config)
+    require_suite(config, secure)
     prepared = prepare(config, data, secret, stop_after, promise, beacon)
     ready = prepared.first.ready
     places = ready.learner.law.places(prepared.first.common.original.of_laws)
@@ -91,6 +102,8 @@ def train(
         baseline(*commonest(ready.dataset.test_targets))
     with claimed(out):
         writer = prepared.begin(out, platform, secure)
+        if warn and (why := never_unlearned(writer.run, torch.zeros(ready.procedure.layout.dimension))):
+            warn(why)
         with secured(ready, secure, books_of(writer, prepared.plan), apart) as sums:
             return finish(writer, sums, prepared.plan, prepared.rounds_executed, progress)
 

@@ -35,6 +35,11 @@ def holds(text: str, trusts: str = "") -> CheckResult:
     return CheckResult(Verdict.PASS, text, trusts)
 
 
+def not_compared(text: str) -> CheckResult:
+    """Nothing was there to compare with: neither yes nor no, and no verdict hangs on it."""
+    return CheckResult(Verdict.NOT_APPLICABLE, text)
+
+
 def fails(text: str) -> CheckResult:
     """No."""
     return CheckResult(Verdict.FAIL, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, not_compared, unclear
 from fuaudit.audits.provenance.dealing import dealt_again, with_key
 from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON
 from fuaudit.data.dataset import Dataset
@@ -55,7 +55,7 @@ def _promised_otherwise(run: Run, told: str, whose: str) -> CheckResult | None:
 def anchor(case: Case) -> CheckResult:
     """What the auditor received before training is the commitment of the lineage."""
     if case.known.commitment is None:
-        return holds("No commitment from outside was given.")
+        return not_compared("No commitment from outside was given.")
     if case.known.commitment == case.run.commitment:
         return holds("The lineage committed to what was received from outside.")
     return _promised_otherwise(case.run, case.known.commitment, "given by --commitment ") or fails(
@@ -66,7 +66,7 @@ def anchor(case: Case) -> CheckResult:
 def roster(case: Case) -> CheckResult:
     """Clients, witness and key holder are those of the list that the auditor received, with the keys that it says."""
     if case.known.roster is None:
-        return holds("No list of parties from outside was given.")
+        return not_compared("No list of parties from outside was given.")
     found = list(differences(case.run, case.known.roster))
     if not found:
         return holds("The parties and their keys are those of the list that was received from outside.")
@@ -85,7 +85,7 @@ def beacon(case: Case) -> CheckResult:
         told = "has none" if case.run.beacon is None else "has another"
         return fails(f"The run should have mixed in the beacon of --beacon; it {told}.")
     if case.run.beacon is None:
-        return holds("No beacon was mixed into the draws.")
+        return not_compared("No beacon was mixed into the draws.")
     return holds(f"The beacon {case.run.beacon} was mixed into all draws.")
 
 

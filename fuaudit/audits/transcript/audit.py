@@ -130,8 +130,8 @@ class Transcript:
     uses: ClassVar[frozenset[str]] = frozenset({"data", "parent", "ledger_head"})
     knows_sealed: ClassVar[bool] = True
     recomputes: ClassVar[str] = (
-        "every sum from the messages of its buffer, every model from the sums, and every sum from the rows of its "
-        "clients"
+        "every sum from the messages of its buffer, and every model from the sums; of a whole run, with the rows of "
+        "training at hand, every sum from the rows of its clients too, and of a sealed view none"
     )
 
     def examine(self, case: Case) -> Finding:
