@@ -145,7 +145,7 @@ def chances(sums: Summing) -> list[tuple[str, str, str]]:
 
 def picked(sums: Summing) -> list[tuple[int, float, float]]:
     """One colluder, those that are feared, and the most of the table: each with the chances of a round and the run."""
-    known = {number: chances for number, *chances in sums.exposed}
+    known = {number: (a_round, run) for number, a_round, run in sums.exposed}
     wanted = sorted({1, sums.feared or 1, max(known, default=0)})
     return [(number, *known[number]) for number in wanted if number in known]
 
