@@ -530,13 +530,16 @@ def describe(
     from fuaudit.runs.fears import fears_of
     from fuaudit.runs.ledger import failed_rounds, suite_of
     from fuaudit.runs.names import in_words, to_forget
-    from fuaudit.runs.noise import noise_of
     from fuaudit.runs.sums import sums_of
     from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
     law, sums = run.plan.law, sums_of(run)
-    noise = noise_of(run) if suite_of(run.ledger) else None
+    noise = None
+    if suite_of(run.ledger):
+        from fuaudit.runs.noise import noise_of  # torch and cryptography, which other runs do not need
+
+        noise = noise_of(run)
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
