@@ -122,6 +122,16 @@ def test_who_has_no_samples_hides_nobody():
     assert told in Sums(None, alike(16, 4), 0, 1, 8, ()).in_short
 
 
+@pytest.mark.parametrize("suite", SUITES, ids=str)
+@pytest.mark.parametrize("size", [3, 7, 9])
+def test_who_has_no_samples_has_no_secrets_either(suite, size):
+    """In one complete buffer: enough colluders for the suite, or all others known and a colluder among them."""
+    buffer = Buffer(size, size)
+    for empty, colluders in ((e, c) for e in range(size) for c in range(1, size - e)):
+        opens = colluders >= partners_needed(suite, buffer) or colluders + empty == size - 1
+        assert Alike(1, (buffer,)).chance(suite, colluders, empty) == opens, (colluders, empty)
+
+
 def test_rounds_with_few_clients_are_counted_as_they_were():
     """Rounds of 10 and 8 in twos, one colluder: 1/9 and 1/7 of the lots. The run opens a row in any of its rounds."""
     sums = Sums("mask", (*alike(10, 2, rounds=2), *alike(8, 2, rounds=1)), 0, 0, 0, ())

@@ -28,6 +28,7 @@ from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request, UniformLaw, WeightedLaw
 from fuaudit.runs.account import account_of
 from fuaudit.runs.encoding import digest_of_vector, files_of_round
+from fuaudit.runs.fears import fears_of
 from fuaudit.runs.kin import kinship
 from fuaudit.runs.layout import (
     BODIES,
@@ -46,6 +47,7 @@ from fuaudit.runs.layout import (
 from fuaudit.runs.ledger import Ledger, read_ledger, suite_of
 from fuaudit.runs.manifest import digest_of_files, entry_of, manifest_bytes
 from fuaudit.runs.neighbours import neighbours
+from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
@@ -53,7 +55,7 @@ from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.terms import Lot, columns_bytes, columns_of
 from fuaudit.secure.transcript import opened_in
-from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.setup import device_of
 from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS
@@ -1071,3 +1073,25 @@ def test_whole_runs_are_asked_too(whole, tmp_path):
     assert examined(run).verdict == "PASS"
     assert set(columns(run)) == {1, 2}
     assert (run.path / of_round(BODIES, 1)).exists()
+
+
+def test_what_a_config_may_mean_is_told_of_a_view_as_of_its_run(tmp_path):
+    """A round draws 10 of 20 clients, so five sums; and a child that kept all rounds has none of its own."""
+    learner = {"use": "fedrep", "rounds": 2, "cohort": 10, "steps": 1, "batch": 1, "step_size": 0.2}
+    tables = tiny_config(
+        partition={"use": "iid", "clients": 20},
+        learner=learner,
+        client=[{"use": "skellam-noise", "norm": 1.0, "noise": 2.0, "bits": 16}],
+        transport={"use": "secure-sum", "byzantine": 2},
+        server=[{"use": "multi-krum", "byzantine": 2, "keep": 2}],
+        run={"checkpoint_every": 1},
+    )
+    run = train(tables, tmp_path / "run", data=tiny_dataset(), secret=secret(3), secure="plain")
+    never = next(row for row in run.plan.retained.owner if row not in run.plan.index.samples)
+    child = unlearn(run, "fats", Request.of(samples=[never]), tmp_path / "child", data=tiny_dataset())
+    assert not child.ledger.of_kind("round")
+    for name, one in (("run", run), ("child", child)):
+        seal(one, tmp_path / f"view of {name}")
+        view = load_run(tmp_path / f"view of {name}")
+        assert fears_of(view) == fears_of(one) != []
+    assert not buffers_of(view)

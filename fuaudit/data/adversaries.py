@@ -86,7 +86,7 @@ def require_steady(
     """
     named = {client for table in adversaries for client in clients_of(build("adversaries", table), table["use"])}
     theirs = [row for row in sorted(owner) if owner[row] in named and row not in dataset.absent]
-    some = theirs[:: -max(1, len(theirs) // rows)]
+    some = theirs[:: -max(1, -(-len(theirs) // rows))]
     alone = replace(dataset, inputs=dataset.inputs[some], targets=dataset.targets[some], absent=frozenset())
     again = turned(alone, adversaries, {place: owner[row] for place, row in enumerate(some)})
     same = (again.inputs == made.inputs[some]).flatten(1).all(dim=1) & (again.targets == made.targets[some])

@@ -36,7 +36,8 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
     """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
     if not offers(run.exchange.transport, "buffers"):  # then nobody counts places
         return ()
-    return tuple(Buffer(*pair) for pair in run.exchange.buffers(_places(run)))
+    places = _places(run)
+    return tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ()
 
 
 def _participations(run: Run) -> tuple[list[int], int]:
@@ -85,15 +86,17 @@ class Alike:
     def chance(self, suite: str | None, colluders: int, empty: int) -> Fraction:
         """With which chance a row is open in one of them, at most.
 
-        Rows without samples are known. A complete buffer opens with two rows that have some, so not to these alone.
+        Rows without samples are known, and nobody has secrets of them. A complete buffer opens with two rows that have
+        some, so there a colluder is beside them, and all other rows are known: another way than that by a suite's keys.
         """
         if not self.places:
             return Fraction(0)
         bad = min(colluders, self.places - 1)
         known = min(empty, self.places - 1 - bad) if bad else 0
-        chance, more, alone = (exposed(suite, self.buffers, number) for number in (bad, bad + known, known))
-        complete = all(buffer.smallest >= buffer.size for buffer in self.buffers)
-        return max(chance, more - alone if complete else more)
+        if any(buffer.smallest < buffer.size for buffer in self.buffers):
+            return exposed(suite, self.buffers, bad + known)
+        both, empties, alone = (exposed(None, self.buffers, number) for number in (bad + known, known, bad))
+        return min(Fraction(1), exposed(suite, self.buffers, bad) + both - empties - alone)
 
     def table(self) -> dict[str, Any]:
         """For JSON: buffers of one kind are counted."""
