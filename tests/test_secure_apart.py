@@ -402,11 +402,19 @@ def test_a_training_of_which_a_party_died_is_finished_by_new_ones(of_objects, tm
 
 
 @pytest.mark.parametrize(
-    ("reason", "step", "ends"),
-    [("wrong", "witness", True), ("again", "receipt", True), ("broke", "witness", False), ("silent", "context", False)],
+    ("suite", "reason", "step", "ends"),
+    [
+        ("bfv+mask", "wrong", "witness", True),
+        ("bfv+mask", "again", "receipt", True),
+        ("bfv+mask", "broke", "witness", False),
+        ("bfv+mask", "silent", "context", False),
+        ("mask", "wrong", "opened", True),
+        ("mask", "broke", "opened", False),
+        ("plain", "few", "opened", True),
+    ],
 )
 def test_a_training_whose_buffer_was_discarded_says_whether_it_can_be_finished(
-    of_objects, tmp_path, monkeypatch, reason, step, ends
+    of_objects, tmp_path, monkeypatch, suite, reason, step, ends
 ):
     """It ends where clients answered, unless a party was gone; four texts say the same, and nothing is written."""
     record, folder = Keeper.record, tmp_path / "run"
@@ -420,9 +428,9 @@ def test_a_training_whose_buffer_was_discarded_says_whether_it_can_be_finished(
         patch.setattr(Keeper, "record", refusing)
         if reason == "again":  # the run broke off before
             with pytest.raises(KeyboardInterrupt):
-                trained(folder, FEDREP, "bfv+mask", progress=stopping)
+                trained(folder, FEDREP, suite, progress=stopping)
         with pytest.raises(RefusedError) as refused, resumable(folder, None):
-            resume(folder, tiny_dataset()) if folder.exists() else trained(folder, FEDREP, "bfv+mask")
+            resume(folder, tiny_dataset()) if folder.exists() else trained(folder, FEDREP, suite)
     assert ("ends here: buffer 0 of round 2 was discarded" in str(refused.value)) == ends
     assert ("go on with: fuaudit resume" in str(refused.value)) != ends
     before = (folder / CHAIN).read_bytes()
