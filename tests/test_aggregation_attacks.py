@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from fuaudit_plugins.secure_sum import sizes
 from secure_parties import opening_of, rows_of
-from test_secured_runs import FEDAVG, FEDREP, trained
+from test_secured_runs import FEDAVG, FEDREP, NOISY, trained
 
-from fuaudit import load_run, report, verify
+from fuaudit import load_run, report, unlearn, verify
 from fuaudit.audits.aggregation import AggregationAttacks
+from fuaudit.plans import Request
 from fuaudit.runs.sums import sums_of
 from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure import encrypted, masked, pairs
@@ -26,6 +27,7 @@ from fuaudit.secure.sizes import sent
 from fuaudit.secure.suites import Books
 from fuaudit.testing import check_audit
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.text import counted
 from fuaudit.workflow.seal import seal
 
 PAGE = (Path(__file__).parents[1] / "docs" / "secure-aggregation.md").read_text()
@@ -220,6 +222,23 @@ def test_rounds_with_different_numbers_of_clients_are_told_as_they_were(tmp_path
     for suffix in ("md", "html"):
         page = report(verify(run, "secure-aggregation", data=tiny_dataset(), save=False), out=tmp_path / f"p.{suffix}")
         assert f"{min(filter(None, numbers))} to {max(numbers)} participations" in page.read_text()
+
+
+def test_rounds_that_a_view_kept_are_told_as_not_told(tmp_path):
+    """Of a client who takes part late, so that rounds are kept: a whole child tells of all, its view of its own."""
+    tables = NOISY | {"learner": NOISY["learner"] | {"cohort": 3, "rounds": 4, "batch": 1}}
+    parent = trained(tmp_path / "parent", tables, "mask")
+    first = {client: parent.plan.first_involvement(Request.of([client])) for client in parent.members}
+    late = max(parent.members, key=lambda client: first[client].round)
+    child = unlearn(parent, "fats", Request.of([late]), tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
+    kept = child.ledger.of_kind("unlearning")[0]["kept_rounds"]
+    assert kept
+    view = seal(child, tmp_path / "view")
+    whole, own = sums_of(child), sums_of(view)
+    assert (whole.rounds, whole.untold) == (4, 0)
+    assert (own.rounds, own.untold) == (4 - kept, kept)
+    page = report(verify(view, "secure-aggregation", save=False), out=tmp_path / "page.md").read_text()
+    assert f"Who took part in {counted(kept, 'kept round')} is not told: more on top." in page
 
 
 def test_show_tells_how_often_a_row_is_open(sealed_sums, fuaudit):

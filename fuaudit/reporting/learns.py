@@ -121,7 +121,7 @@ def auditor(sums: Summing) -> tuple[str, str]:
 def chances_of(sums: Summing) -> str:
     """What the table of chances is about."""
     worst = "In a round: in the worst one, as they have different numbers of clients. " * (len(sums.places) > 1)
-    untold = f" So do {counted(sums.untold, 'kept round')}: how many took part there is not told." * bool(sums.untold)
+    untold = f" Who took part in {counted(sums.untold, 'kept round')} is not told: more on top." * bool(sums.untold)
     shares = ", or enough of a buffer to hold both secrets of a client" * (sums.suite == "mask")
     fewer = any(few < size for size, few in sums.buffers)
     out = " The server says of others that they did not come, as far as buffers open without them." if fewer else ""
