@@ -496,7 +496,7 @@ FLIPS = {"use": "bit-flip", "clients": [0, 3]}
 TRIMS = [{"use": "trimmed-mean", "trim": 1}]
 UNFEARED = "the config names 2 attackers (ids 0, 3), and the {} fears {}: no guarantee is about so many"
 BEARS = "of 4 rows of a round 2 may be bad, and the aggregator {!r} bears {}: no guarantee is about so many"
-IN_ONE = "all of a round are in one sum, so the aggregator 'trimmed-mean' gets one row, and leaves out nobody"
+IN_ONE = "all of a round are in one sum, so the aggregator 'trimmed-mean' gets one row, and can compare it with none"
 
 
 @pytest.mark.parametrize(

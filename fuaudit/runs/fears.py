@@ -59,4 +59,4 @@ def _alone(run: Run) -> Iterator[str]:
     server = run.exchange.server
     rule = server.stages[server.aggregating - 1]
     if len(buffers) == 1 and type(rule) is not Mean:
-        yield f"all of a round are in one sum, so the {called(rule)} gets one row, and leaves out nobody"
+        yield f"all of a round are in one sum, so the {called(rule)} gets one row, and can compare it with none"
