@@ -43,9 +43,9 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not count, and the order
     of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
     are, draws. An aggregator that leaves a single row as it is or times a number, or each coordinate as that of some
-    row, of two rows or more, says so, and so does a stage after which the mean is such a row: it is tried of the fewest rows that it
-    needs, of three numbers more at least, and of ``rows``. Both are tried in rounds of twelve clients from number 1000
-    on, too, where more than one row is tried.
+    row, of two rows or more, says so, and so does a stage after which the mean is such a row: it is tried of the fewest
+    rows that it needs, of three numbers more at least, and of ``rows``. Both are tried in rounds of twelve clients from
+    number 1000 on, too, where more than one row is tried.
 
     Args:
         rows: the numbers of rows that are tried; by default the fewest that it needs and 4 or more, or 1 for a stage
