@@ -310,7 +310,7 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert [found.values[name] for name in fixed_only] == [None] * 4
     assert found.figure("thresholds_at_most").interval is None
     assert found.values["total_variation_at_least"] is not None  # holds at any stopping
-    assert seen == [("pairs of runs", 32, 1000)]
+    assert seen == [("pairs of runs", 0, 1000), ("pairs of runs", 32, 1000)]
     # what a report says about how to repeat it gives the same finding
     assert found.values["stopping"] == "decided"
     assert audit(run, asked, stopping="decided", budget=found.values["runs"]) == found
