@@ -37,6 +37,7 @@ Turn = tuple[dict[str, Any], dict[str, Any]]
 """What a verification cost and found, before and after."""
 
 TURNS = 5
+SECTION = "\n## "
 LEARNER = {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1}
 SMALL = {
     "data": {"use": "digits"},
@@ -251,7 +252,10 @@ def main() -> None:
     if not options.only:
         machine = ", ".join(f"{key} {value}" for key, value in hardware().items())
         shown = {"old": old, "machine": machine, "turns": options.turns, "lines": "\n".join(lines)}
-        options.page.write_text(PAGE_TEXT.format(**shown, others=len(others), names="; ".join(others)))
+        text = PAGE_TEXT.format(**shown, others=len(others), names="; ".join(others))
+        # further sections are not made here, and stay
+        kept = options.page.read_text() if options.page.exists() else ""
+        options.page.write_text(text + kept[kept.find(SECTION) :] * (SECTION in kept))
 
 
 if __name__ == "__main__":
