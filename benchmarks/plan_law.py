@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from machine import hardware
+from mnist_setting import LAW, POPULATION
 from numpy.typing import NDArray
-from recomputation import LAW, POPULATION
 from scipy.stats import beta
 
 from fuaudit.audits.plan_law import comparison, simulate

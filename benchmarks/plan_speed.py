@@ -71,7 +71,7 @@ left to the allocator does not count, so a 0 says that it was enough. Memory is 
 def work_of(name: str, plans: int) -> Callable[[], Any]:
     """A piece of work of the fuaudit that this process has."""
     from fuaudit_plugins.fats import FatsUnlearning
-    from recomputation import LAW, POPULATION
+    from mnist_setting import LAW, POPULATION
 
     from fuaudit.audits.plan_law import comparison, simulate
     from fuaudit.plans import Population, Request, UniformLaw

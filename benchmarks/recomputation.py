@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from fuaudit_plugins.fats_laws import client_bound, sample_bound
 from machine import hardware
+from mnist_setting import LAW, POPULATION
 from numpy.typing import NDArray
 from scipy.stats import binomtest, chisquare
 
@@ -37,8 +38,6 @@ from fuaudit.plans.exact_laws import cost
 from fuaudit.plans.stacked import Stack
 from fuaudit.training.setup import load_dataset
 
-LAW = UniformLaw(rounds=30, cohort_size=5, steps=10, batch_size=10)
-POPULATION = Population({c: tuple(range(200 * c, 200 * (c + 1))) for c in range(300)})
 """The paper's MNIST: 300 clients with 200 samples each."""
 
 CHUNK = 2000

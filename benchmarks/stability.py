@@ -25,7 +25,7 @@ from fuaudit_plugins import fats_laws
 from fuaudit_plugins.fats import FatsUnlearning
 from machine import hardware
 from matplotlib.axes import Axes
-from recomputation import LAW, POPULATION
+from mnist_setting import LAW, POPULATION
 
 from fuaudit.audits.plan_law.simulate import Step, Trial, simulate
 from fuaudit.draws import Draws, Position
