@@ -11,7 +11,7 @@ import torch
 from fuaudit_plugins.secure_sum import SecuredSum
 from secure_transcripts import Kept as InMemory
 from secure_transcripts import with_another_sum
-from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, trained
+from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, sealed_with_child, trained
 from test_transcript_runs import examined, messages, parties
 from tests_support import AUDIT_KEY, in_messages, secret
 
@@ -922,10 +922,7 @@ def test_a_whole_run_has_no_such_file(whole, views, tmp_path):
 def family(tmp_path_factory):
     """A run and its child, each whole and as a sealed view, and the child pruned."""
     folder = tmp_path_factory.mktemp("family")
-    (folder / "views").mkdir()
-    parent = trained(folder / "parent", NOISY, "bfv+mask")
-    child = unlearn(parent, "retrain", Request.of([0]), folder / "child", data=tiny_dataset())
-    made = [seal(run, folder / "views" / run.path.name) for run in (parent, child)]
+    _, _, *made = sealed_with_child(folder, NOISY, "bfv+mask")
     pruned, _ = prune(shutil_copy(folder, "child", "parent"))
     return [*made, pruned]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from secure_transcripts import Kept as InMemory
 from test_sealed import looked_at, messages, modelled, sealed_again, telling, without_attacks
-from test_secured_runs import NOISY, QUANTISE, trained
+from test_secured_runs import NOISY, QUANTISE, sealed_with_child, trained
 from test_transcript_runs import parties
 from tests_support import AUDIT_KEY, secret
 
@@ -33,11 +33,7 @@ LOUD = NOISY | {"client": [{"use": "gaussian-noise", "norm": 0.5, "noise": 1.0},
 @pytest.fixture(scope="module")
 def lineage(tmp_path_factory):
     """A run, its child that forgets client 0, and their views, which nobody may change."""
-    folder = tmp_path_factory.mktemp("lineage")
-    (folder / "views").mkdir()
-    parent = trained(folder / "parent", LOUD, "plain")
-    child = unlearn(parent, "retrain", Request.of([0]), folder / "child", data=tiny_dataset())
-    return [parent, child, *(seal(run, folder / "views" / run.path.name) for run in (parent, child))]
+    return sealed_with_child(tmp_path_factory.mktemp("lineage"), LOUD, "plain")
 
 
 @pytest.fixture

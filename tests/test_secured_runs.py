@@ -29,6 +29,7 @@ from fuaudit.training.exchange import Exchange
 from fuaudit.training.publishing import require_unpublished
 from fuaudit.training.stages import Chain, Mean
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.seal import seal
 from fuaudit.workflow.secured import require_secured
 from fuaudit.workflow.train import prepare
 
@@ -57,6 +58,14 @@ INFINITE = FEDREP | {"client": [{"use": "test-infinite", "clients": [3]}, *FEDRE
 
 def trained(path, tables=FEDAVG, suite="mask", number=1, **others):
     return train(tables, path, tiny_dataset(), secret(number), secure=suite, **others)
+
+
+def sealed_with_child(folder, tables, suite):
+    """A run, its child that forgets client 0, and the sealed views of both."""
+    (folder / "views").mkdir()
+    parent = trained(folder / "parent", tables, suite)
+    child = unlearn(parent, "retrain", Request.of([0]), folder / "child", data=tiny_dataset())
+    return [parent, child, *(seal(run, folder / "views" / run.path.name) for run in (parent, child))]
 
 
 @pytest.mark.parametrize(

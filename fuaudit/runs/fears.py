@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from fuaudit.data.adversaries import clients_of
 from fuaudit.declared import offers, says
-from fuaudit.plans import Population
 from fuaudit.registry import build, called
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
@@ -45,12 +44,8 @@ def _unfeared(run: Run) -> Iterator[str]:
 
 def _rows(run: Run) -> int:
     """How many rows come to the server at most, of the clients that are left."""
-    if run.sealed:  # it has no plan
-        left = Population(dict.fromkeys(run.members, ()))
-        places, empty = run.law.places(left), len({*run.view.empty} & {*run.members})
-    else:
-        places, empty = run.law.places(run.plan.retained.of_laws), run.plan.retained.empty
-    return rows_left(run.exchange.transport, places, places, max(0, places - empty))
+    trained = max(0, run.places - len(run.emptied))
+    return rows_left(run.exchange.transport, run.places, run.places, trained)
 
 
 def _alone(run: Run) -> Iterator[str]:

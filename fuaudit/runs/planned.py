@@ -178,6 +178,19 @@ class WithPlan(Stored):
         gone = {client for request in self.requests for client in request.clients}
         return tuple(client for client in self.view.clients if client not in gone)
 
+    @property
+    def emptied(self) -> frozenset[int]:
+        """Those of :attr:`members` without samples; of a sealed view who had none when training started."""
+        if self.sealed:
+            return frozenset(self.view.empty).intersection(self.members)
+        return frozenset(client for client, samples in self.populations[-1].samples.items() if not samples)
+
+    @property
+    def places(self) -> int:
+        """The most participations that a round of those who are left can have: also of a sealed view."""
+        left = Population(dict.fromkeys(self.members, ())) if self.sealed else self.populations[-1].of_laws
+        return self.law.places(left)
+
     @cached_property
     def contexts(self) -> tuple[str, ...]:
         """What draws of training, and of every request so far, depend on besides the tree of seeds.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import offers, says
 from fuaudit.errors import UsageError
-from fuaudit.plans import Population
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
@@ -52,7 +51,7 @@ def _participations(run: Run) -> tuple[list[int], int]:
     if suite_of(run.ledger) is None:
         rows = [sum(sum(one["rows"]) for one in line.get("told", ()) if one["kind"] == "summed") for line in lines]
     else:
-        lots = Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot")
+        lots = _lots(run)
         rows = [lots[line["round"]] for line in lines]
     return rows, run.rounds_executed - len(rows)
 
@@ -62,8 +61,13 @@ def _places(run: Run) -> int:
     if not run.sealed:
         return run.law.places(run.plan.widest.of_laws)  # kept rounds, and those before an edit, have who was there then
     if suite_of(run.ledger) is None:
-        return run.law.places(Population(dict.fromkeys(run.members, ())))
-    return max(Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot").values(), default=0)
+        return run.places
+    return max(_lots(run).values(), default=0)
+
+
+def _lots(run: Run) -> Counter[int]:
+    """How many contributions to its lot each round has among the messages of a run: one a participation."""
+    return Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot")
 
 
 @dataclass(frozen=True)
@@ -233,9 +237,8 @@ def sums_of(run: Run) -> Sums | None:
     suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
-    empty = len({*run.view.empty} & {*run.members}) if run.sealed else run.plan.retained.empty
     largest = max(buffer.size for some in alike for buffer in some.buffers)
-    return Sums(suite, alike, untold, feared, empty, _parties(run, suite, largest), _holds(run, suite))
+    return Sums(suite, alike, untold, feared, len(run.emptied), _parties(run, suite, largest), _holds(run, suite))
 
 
 def _holds(run: Run, suite: str | None) -> tuple[str, ...]:

@@ -73,19 +73,12 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     )
 
 
-def _empty(run: Run) -> set[int]:
-    """The clients of a run without samples; of a sealed view those who had none when training started."""
-    if run.sealed:
-        return {*run.view.empty} & {*run.members}
-    return {client for client, samples in run.populations[-1].samples.items() if not samples}
-
-
 def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
     """Rounds of which one sum was opened though several were drawn, and the clients of it: two of them have samples.
 
     Whatever the rule, the model tells this sum, and each of the two has her own row.
     """
-    several, empty = {number for number, _ in checked.unplayed}, _empty(run)
+    several, empty = {number for number, _ in checked.unplayed}, run.emptied
     found: dict[int, list[tuple[int, ...]]] = {}
     for (number, _), one in sorted(checked.opened.items()):
         found.setdefault(number, []).append(tuple(one.members))
@@ -165,7 +158,7 @@ def wrong_rule(run: Run) -> Iterator[Wrong]:
     Clients without samples hide nobody, see :func:`_empty`.
     """
     try:
-        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), len(_empty(run)))
+        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), len(run.emptied))
     except UsageError as error:
         yield Wrong("rule", str(error.args[0]))
 
