@@ -1,15 +1,29 @@
-"""A round in words: its parts in order, each with the options that its config gives it."""
+"""The parts of a round by its config: as the ledger names them, and in words with the options that they are given."""
 
 from __future__ import annotations
 
 import json
 
-from fuaudit.config import CLEAR, Config, Table
+from fuaudit.config import CLEAR, Config, Table, stage_kind
 
 
 def parts_of(config: Config) -> list[Table]:
     """The parts of a round in their order: solver, client stages, transport, server stages."""
     return [config.solver, *config.client, config.transport or CLEAR, *config.server]
+
+
+def named_parts(config: Config) -> dict[str, tuple[str, str]]:
+    """Kind and name of the plugin of each part of a round, by the name that the ledger gives the part."""
+    chains = {"client": config.client, "server": config.server}
+    return {
+        "solver": ("solvers", config.solver["use"]),
+        "transport": ("transports", (config.transport or CLEAR)["use"]),
+        **{
+            f"{key}.{number}": (stage_kind(table, key), table["use"])
+            for key, tables in chains.items()
+            for number, table in enumerate(tables)
+        },
+    }
 
 
 def in_words(config: Config) -> str:

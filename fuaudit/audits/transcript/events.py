@@ -13,9 +13,9 @@ from typing import Any
 from fuaudit import registry
 from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
-from fuaudit.config import stage_kind
 from fuaudit.declared import is_agreement, says
 from fuaudit.plans.stage_draws import OF_SOLVER
+from fuaudit.runs.procedure import named_parts
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.recheck import Wrong
@@ -41,6 +41,8 @@ TRANSPORT = Part(frozenset({"summed", "suspected"}))
 SOLVER = Part(frozenset({"released"}))
 SERVER = Part(frozenset())
 EXCHANGE = Part(frozenset({"failed", "rejected"}))
+PLACES = {"client": CLIENT, "transport": TRANSPORT, "solver": SOLVER, "server": SERVER}
+"""By the place of a part in a round: what it may tell."""
 
 
 def wrong_events(run: Run) -> Iterator[Wrong]:
@@ -85,16 +87,11 @@ def _is_of_solver(run: Run, told: Sequence[Release]) -> bool:
 
 def own_parts(run: Run) -> dict[str, Part]:
     """The parts of a config that are fuaudit's own, by their names in the ledger."""
-    config, stages = run.config, run.exchange.client_stages.stages
+    stages = run.exchange.client_stages.stages
     found = {"exchange": EXCHANGE}
-    for number, table in enumerate(config.client):
-        if registry.find(stage_kind(table, "client"), table["use"]).own:
-            found[f"client.{number}"] = AGREEMENT if is_agreement(stages[number]) else CLIENT
-    for number, table in enumerate(config.server):
-        if registry.find(stage_kind(table, "server"), table["use"]).own:
-            found[f"server.{number}"] = SERVER
-    if config.transport is None or registry.find("transports", config.transport["use"]).own:
-        found["transport"] = TRANSPORT
-    if registry.find("solvers", config.solver["use"]).own:
-        found[str(OF_SOLVER)] = SOLVER
+    for name, (kind, use) in named_parts(run.config).items():
+        if registry.find(kind, use).own:
+            place, _, number = name.partition(".")
+            agrees = place == "client" and is_agreement(stages[int(number)])
+            found[name] = AGREEMENT if agrees else PLACES[place]
     return found

@@ -15,10 +15,10 @@ import torch
 from fuaudit import registry
 from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
-from fuaudit.config import CLEAR, stage_kind
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
+from fuaudit.runs.procedure import named_parts
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.recheck import Checked, Wrong
@@ -196,13 +196,7 @@ def sizes_told(run: Run) -> Iterator[str]:
 
 def _outside(run: Run) -> dict[str, tuple[str, str]]:
     """Kind and name of the parts of a round that may tell of it and are of other packages, as the ledger names them."""
-    config = run.config
-    chains = {"client": config.client, "transport": [config.transport or CLEAR], "server": config.server}
-    named = {"solver": ("solvers", config.solver["use"])}
-    for key, tables in chains.items():
-        for number, table in enumerate(tables):
-            part = key if key == "transport" else f"{key}.{number}"
-            named[part] = stage_kind(table, key), table["use"]
+    named = named_parts(run.config)
     return {part: named[part] for part in sorted(run.exchange.telling) if not registry.find(*named[part]).own}
 
 
