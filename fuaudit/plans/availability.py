@@ -23,7 +23,7 @@ from fuaudit.declared import says
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.plans.binomial import above
-from fuaudit.plans.law import Law, PlanDraws, require_whole, samples_of
+from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, require_whole, samples_of
 from fuaudit.plans.population import Population
 from fuaudit.plans.strange_laws import is_foreign
 
@@ -535,6 +535,18 @@ def _any(chances: list[float], times: int) -> float:
     if max(chances) >= 1:
         return 1.0
     return min(1.0, -expm1(times * fsum(log1p(-chance) for chance in chances)) * (1 + 1e-12))
+
+
+def always_draws(law: Law) -> bool:
+    """Whether every participation of a client with samples surely reads one of them in its round, under this law.
+
+    Known of fuaudit's own laws, by their exact classes: all but Poisson batches, any of which can be empty.
+    """
+    if is_foreign(law):
+        return False
+    if type(law) is AvailabilityLaw:
+        return type(law.batches) in (FreshBatches, PermutedEpochs)
+    return type(law) in (UniformLaw, WeightedLaw)
 
 
 INDEPENDENT = ("bounded round-robin", "static availability")

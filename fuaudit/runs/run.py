@@ -255,6 +255,8 @@ def _wrong_view(run: Run) -> Iterator[str]:
         require_fitting_parts(run.config, run.exchange, solver, run.law, run.view.clients)
     except UsageError as error:
         yield f"cannot be a view of a run: {error}"
+    if run.view.empty:  # the root over no rows is known
+        yield f"opens in {VIEW} a commitment to clients without samples, and training deals some to each"
     if run.commitment != run.ledger.events[0]["commitment"]:
         yield f"has another commitment in its ledger than {VIEW} opens"
     named = [client for request in run.requests for client in request.clients]

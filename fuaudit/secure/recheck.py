@@ -39,6 +39,7 @@ from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.terms import LIBRARY, Lot, Opened, Plaintexts, Terms, columns_of, coordinates_digest
 from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry, messages_of, read_chain
+from fuaudit.text import counted
 
 TOLD = ("receipt", "opened")
 """Steps that tell a sum."""
@@ -73,6 +74,8 @@ class Known:
         cohort: round -> its clients, ascending, each once; None where that is not known.
         buffers: round and contributions by client -> the members of each buffer, ascending, by its number; None is not
             known.
+        sizes: round -> of each buffer, by its number, how many participations the lot puts into it, and from how many
+            rows on it opens; None is not known.
         columns: round -> how many columns are summed, and their digest, or None where nothing is summed in it; None is
             not known.
         agrees: whether clients agree on columns, so that the server has to tell them.
@@ -92,6 +95,7 @@ class Known:
     earlier: int = 0
     cohort: Callable[[int], tuple[int, ...]] | None = None
     buffers: Callable[[int, Mapping[int, bytes]], Sequence[tuple[int, ...]]] | None = None
+    sizes: Callable[[int], Sequence[tuple[int, int]]] | None = None
     columns: Callable[[int], tuple[int, str] | None] | None = None
     agrees: bool = False
 
@@ -447,6 +451,7 @@ class _Buffers:
         for client, times in answers.items():
             if times > 1:
                 yield Wrong("twice", f"client {client} answered {times} times in one round", self.number)
+        yield from self._wrong_sizes(buffers)
         for terms in all_terms:
             if lots.right is not None and (others := sorted({*terms.members} - lots.right.keys())):
                 yield Wrong("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
@@ -462,6 +467,20 @@ class _Buffers:
             elif not (terms.buffer < len(drawn) and drawn[terms.buffer] == terms.members):
                 sentence = f"clients {terms.members} were drawn as buffer {drawn.index(terms.members)}"
                 yield Wrong("buffer", sentence, self.number, terms.buffer)
+
+    def _wrong_sizes(self, buffers: Mapping[int, tuple[int, ...]]) -> Iterator[Wrong]:
+        """Buffers with more clients than the config puts into them, or with fewer than it opens."""
+        if self._known.sizes is None:
+            return
+        sizes = [*self._known.sizes(self.number)]
+        for buffer, members in sorted(buffers.items()):
+            if not 0 <= buffer < len(sizes):
+                yield Wrong("buffer", f"the round has {counted(len(sizes), 'buffer')}", self.number, buffer)
+                continue
+            size, smallest = sizes[buffer]
+            if not smallest <= len(members) <= size:
+                has = f"clients {members} are in a buffer of {size}"
+                yield Wrong("buffer", f"{has}, which opens from {counted(smallest, 'row')} on", self.number, buffer)
 
     def _told_of(self, all_terms: Sequence[Terms]) -> set[tuple[int, tuple[int, ...]]]:
         """Numbers and members of the buffers of which a sum was told."""

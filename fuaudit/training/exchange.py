@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
+from fuaudit.plans.availability import always_draws
 from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import build, called
 from fuaudit.training.asking import STATE, Kind, asked, is_tensor
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fuaudit.draws import Labelled
+    from fuaudit.plans import Law
     from fuaudit.secure.streams import Ints
     from fuaudit.secure.suites import Books
 
@@ -175,6 +177,14 @@ class Exchange:
     def has_secrets(self) -> bool:
         """Whether clients keep, draw or sign something: then each of them has a secret."""
         return self.clients_keep or self.draws or self.signs
+
+    def trains_all(self, law: Law) -> bool:
+        """Whether each participant with samples surely trains in her round, see :attr:`~.rounds.Cohort.trained`.
+
+        Her steps have noise, or the law draws some of her samples. Else her batches may be empty: then her row tells
+        nothing of data, and hides nobody.
+        """
+        return self.drawing_solver or always_draws(law)
 
     @property
     def telling(self) -> frozenset[str]:

@@ -25,6 +25,8 @@ from fuaudit.audits.transcript.known import (
     wrong_cohorts,
     wrong_counts,
     wrong_draws,
+    wrong_failures,
+    wrong_opened,
     wrong_rule,
 )
 from fuaudit.audits.transcript.left_out import left_out
@@ -80,6 +82,12 @@ SAMPLES_GONE = (
     "Every client who is left has samples left: requests erased samples, and whose they were a view does not tell. Who "
     "has none left sends nothing of data and hides nobody: a sum of hers with one other client is the other's row, and "
     "one with two others tells each of them the other's where a rule publishes it."
+)
+BATCHES_TOLD = (
+    "Two clients at least of every opened sum drew samples, and three of one that alone was opened or that a rule can "
+    "publish: batches of the config's law can be empty, and whose were a view does not tell. Who drew none sends "
+    "nothing of data and hides nobody: a sum of hers with one other client is the other's row, and two others have "
+    "each other's."
 )
 CONTEXTS_TOLD = (
     "Contexts of requests that name samples are those of these requests: they are hashes over places of samples, which "
@@ -159,7 +167,8 @@ class Transcript:
                 NAME, Subject.RUN, verdict, shows, shows_not, figures, assumptions=trusted, details=tuple(details)
             )
 
-        counts = () if checked.unread else wrong_counts(run, checked)
+        counts = () if checked.unread else (*wrong_counts(run, checked),)
+        counts += (*wrong_opened(run, checked), *wrong_failures(run, checked))
         rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
         if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
@@ -169,6 +178,8 @@ class Transcript:
         half = served(run, checked)
         if half.failed:
             return finding(Verdict.FAIL, WRONG, _told(half.opened_for_nothing))
+        if run.sealed and (said := _said_wrong(run, checked)) is not None:
+            return finding(Verdict.FAIL, said[0], _told(said[1]))
         if half.others:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
@@ -206,19 +217,26 @@ def _left_open(case: Case, checked: Checked, anchor: CheckResult) -> str:
     return "" if checked.opened else NO_SUMS
 
 
+def _said_wrong(run: Run, checked: Checked) -> tuple[str, Sequence[Wrong]] | None:
+    """What a sealed view says otherwise than it can, as a sentence, and where; None where all of it can be.
+
+    No machine matters for that: it is a FAIL also where models were made on another one.
+    """
+    if not is_exported(run):
+        return NOT_EXPORTED, ()
+    if exported(run).wrong:
+        return NOT_NAMED, ()
+    if wrong := [*wrong_events(run), *wrong_told(run, checked)]:
+        return NOT_SAID, wrong
+    if wrong := [*left_out(run, checked)]:
+        return WRONG, wrong
+    return None
+
+
 def _of_view(
     case: Case, checked: Checked, half: ServerHalf, anchor: CheckResult, finding: Callable[..., Finding]
 ) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
-    if not is_exported(case.run):
-        return finding(Verdict.FAIL, NOT_EXPORTED)
-    named = exported(case.run)
-    if named.wrong:
-        return finding(Verdict.FAIL, NOT_NAMED)
-    if wrong := [*wrong_events(case.run), *wrong_told(case.run, checked)]:
-        return finding(Verdict.FAIL, NOT_SAID, _told(wrong))
-    if wrong := [*left_out(case.run, checked)]:
-        return finding(Verdict.FAIL, WRONG, _told(wrong))
     if half.missing:
         return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
     if unordered(case.run):
@@ -246,7 +264,8 @@ def _of_view(
         FIGURES_TOLD,
         *[COLUMNS_TOLD] * case.run.exchange.agrees,
         *sizes_told(case.run),
-        *filter(None, [named.trusts]),
+        *filter(None, [exported(case.run).trusts]),
+        *[] if case.run.exchange.trains_all(case.run.law) else [BATCHES_TOLD],
         *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
     )
 

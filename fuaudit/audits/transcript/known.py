@@ -13,8 +13,8 @@ from fuaudit.declared import offers
 from fuaudit.draws import Position, Stream
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.plans import AvailabilityLaw, Law, UniformLaw
-from fuaudit.plans.availability import TimeVaryingWeights
+from fuaudit.plans import AvailabilityLaw, Law, UniformLaw, WeightedLaw
+from fuaudit.plans.availability import BoundedRoundRobin, StaticProbability, TimeVaryingWeights
 from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, generation_of, not_drawn_anew
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.runs.layout import CHECKPOINT, of_round
@@ -23,13 +23,19 @@ from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
+from fuaudit.runs.untrained import hiding_nobody, untrained
 from fuaudit.secure.names import has_key_holder
 from fuaudit.secure.recheck import Checked, Known, Wrong
 from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import coordinates_digest
 from fuaudit.text import counted
-from fuaudit.training.exchange import Exchange
+from fuaudit.training.asking import asked
+from fuaudit.training.exchange import A_FAILURE, Exchange
 from fuaudit.training.publishing import require_unpublished
+from fuaudit.training.stages import rows_left
+
+TRANSPORT = "transport"
+FOR_NOTHING = "sums were opened, and the round fails with so few: an honest server opens none then"
 
 Columns = Callable[[int], tuple[int, str] | None]
 """Round -> how many columns are summed, and their digest; None where nothing is summed."""
@@ -68,6 +74,7 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         earlier=generation * run.law.rounds,
         cohort=lambda number: tuple(sorted({*cohort(number)})),
         buffers=_buffers(run, exchange, cohort) if known_lots else None,
+        sizes=_sizes(exchange, cohort) if (ends or not run.sealed) and offers(exchange.transport, "buffers") else None,
         columns=columns if columns is not None else all_columns(run),
         agrees=run.exchange.agrees,
     )
@@ -78,12 +85,28 @@ def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
 
     Whatever the rule, the model tells this sum, and each of the two has her own row.
     """
-    several, empty = {number for number, _ in checked.unplayed}, run.emptied
+    several = {number for number, _ in checked.unplayed}
     found: dict[int, list[tuple[int, ...]]] = {}
     for (number, _), one in sorted(checked.opened.items()):
         found.setdefault(number, []).append(tuple(one.members))
     alone = [(number, members[0]) for number, members in found.items() if number in several and len(members) == 1]
-    return [(number, members) for number, members in alone if len({*members} - empty) <= 2]
+    return [(number, members) for number, members in alone if len({*members} - hiding_nobody(run, number)) <= 2]
+
+
+def wrong_opened(run: Run, checked: Checked) -> Iterator[Wrong]:
+    """Sums that were opened though at most one of their clients trains: such a sum is her row.
+
+    Also those that a transport discards, for more of its clients have to train. The plan tells who does; of a sealed
+    view nobody knows who does not.
+    """
+    transport = run.exchange.transport
+    for (number, buffer), one in sorted(checked.opened.items()):
+        trained = len({*one.members} - untrained(run, number))
+        if trained == len(one.members):
+            continue
+        if trained < 2 or not rows_left(transport, 1, len(one.members), trained):
+            told = f"of clients {one.members} {trained} have samples in this round: an honest server opens no such sum"
+            yield Wrong("sum", told, number, buffer)
 
 
 def wrong_draws(run: Run) -> Iterator[Wrong]:
@@ -148,6 +171,16 @@ def _buffers(
     return buffers
 
 
+def _sizes(exchange: Exchange, cohort: Cohorts) -> Callable[[int], list[tuple[int, int]]]:
+    """How large buffers are, and from how many rows on they open, by how many take part: no secret is needed."""
+
+    def sizes(number: int) -> list[tuple[int, int]]:
+        places = len(cohort(number))
+        return exchange.buffers(places) if places else []
+
+    return sizes
+
+
 def _nobodys(client: int) -> NoReturn:
     raise EvidenceError(f"what client {client} draws is not asked here")
 
@@ -184,12 +217,18 @@ def wrong_cohorts(run: Run) -> Iterator[Wrong]:
 
 def drawn_clients(law: Law, number: int, clients: int) -> int | None:
     """How many distinct clients a law draws for a round of so many, where that follows from no seed."""
-    if type(law) is UniformLaw and not law.replacement:
+    if type(law) is WeightedLaw or (type(law) is UniformLaw and not law.replacement):
         return min(law.cohort_size, clients)
-    if type(law) is AvailabilityLaw and number == 1 and law.first_all:
+    if type(law) is not AvailabilityLaw:
+        return None
+    if number == 1 and law.first_all:
         return clients
-    if type(law) is AvailabilityLaw and type(law.availability) is TimeVaryingWeights:
-        return law.availability.most(clients)
+    who = law.availability
+    if type(who) is TimeVaryingWeights:
+        return who.most(clients)
+    always = type(who) is StaticProbability and who.probability == 1
+    if always or (type(who) is BoundedRoundRobin and (who.tau_max < 2 or (number == 1 and who.phase == "aligned"))):
+        return clients
     return None
 
 
@@ -207,6 +246,26 @@ def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:
         told = _summed(event.get("told", ()))
         if opened != told:
             yield Wrong("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
+
+
+def wrong_failures(run: Run, checked: Checked) -> Iterator[Wrong]:
+    """Rounds of which sums were opened, and which fail with so few: the next ones are of the same clients.
+
+    For the rule there are too few, or half of them may be bad; of the clients that are feared those are found whose
+    buffers the ledger suspects. Neither rows nor seeds are needed for that.
+    """
+    for event in told_rounds(run):
+        number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
+        suspects = sum((one["kind"], one["part"]) == ("suspected", TRANSPORT) for one in event.get("told", ()))
+        if opened and must_fail(run.exchange, opened, suspects):
+            yield Wrong("sum", FOR_NOTHING, number)
+
+
+def must_fail(exchange: Exchange, counted: int, suspects: int) -> bool:
+    """Whether a round fails in which so many buffers count, and so many others have a suspect in them."""
+    transport = exchange.transport
+    some = offers(transport, "fails") and asked(transport, "fails", A_FAILURE, counted, suspects)
+    return some or not exchange.server.enough(counted)
 
 
 def _summed(told: Sequence[Mapping[str, Any]]) -> int:

@@ -11,27 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fuaudit.audits.transcript.known import cohort_of, told_rounds
+from fuaudit.audits.transcript.known import TRANSPORT, cohort_of, must_fail, told_rounds
 from fuaudit.declared import offers
-from fuaudit.plans import AvailabilityLaw, UniformLaw
-from fuaudit.plans.availability import FreshBatches
 from fuaudit.runs.run import Run
+from fuaudit.runs.untrained import all_told, everybody_counts
 from fuaudit.secure.recheck import Checked, Wrong
-from fuaudit.training.asking import asked
 from fuaudit.training.events import NOT_FINITE
-from fuaudit.training.exchange import A_FAILURE
 
 Members = tuple[int, ...]
-TRANSPORT = "transport"
 
 
 def left_out(run: Run, checked: Checked) -> Iterator[Wrong]:
     """Rounds of a sealed view whose ledger tells of other buffers than the lot gives, or leaves one out for no reason.
 
-    Where clients may have no samples, or batches be empty, a buffer without a word is as told.
+    Where clients may be without samples in a round, a buffer without a word is as told.
     """
     transport, cohort = run.exchange.transport, cohort_of(run)
-    if not (run.signatories.ends and offers(transport, "buffers") and offers(transport, "fails")):
+    if not (run.signatories.ends and offers(transport, "buffers")):
         return
     for event in told_rounds(run):
         number, places = event["round"], len({*cohort(event["round"])})
@@ -39,18 +35,13 @@ def left_out(run: Run, checked: Checked) -> Iterator[Wrong]:
         told = [one for one in event.get("told", ()) if one["part"] == TRANSPORT]
         buffers = run.exchange.buffers(places) if places else []
         sentences = [*_wrong_sums(told, [size for size, _ in buffers]), *_wrong_suspects(run, told, unplayed)]
-        if not sentences and places and everybody_counts(run):
+        if places and offers(transport, "fails") and len(unplayed) == len(buffers):
+            sentences += _wrong_silence(told)
+        if not sentences and places and (everybody_counts(run) or all_told(run)):
             large = {size for size, smallest in buffers if size >= smallest}  # smaller ones are never asked for
             due = [members for members in unplayed if len(members) in large]
             sentences += _without_reason(run, told, due, sum(size in large for size, _ in buffers))
         yield from (Wrong("buffer", sentence, number) for sentence in sentences)
-
-
-def everybody_counts(run: Run) -> bool:
-    """Whether all clients of a view are known to have samples, and to draw some in every round."""
-    law: Any = run.law
-    draws = type(law) is UniformLaw or (type(law) is AvailabilityLaw and type(law.batches) is FreshBatches)
-    return draws and not run.view.empty and not any(request.samples for request in run.requests)
 
 
 def _wrong_sums(told: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> Iterator[str]:
@@ -77,6 +68,12 @@ def _wrong_suspects(run: Run, told: Sequence[Mapping[str, Any]], unplayed: Seque
             left.remove(clients)
 
 
+def _wrong_silence(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A round of which no sum was opened fails."""
+    if any(one["kind"] == "summed" and not one["failed"] for one in told):
+        yield "the ledger tells that the round goes on, and no sum of it was opened"
+
+
 def _without_reason(run: Run, told: Sequence[Mapping[str, Any]], left: Sequence[Members], most: int) -> Iterator[str]:
     """Buffers of which no sum was opened, though the round goes on and nobody is suspected; rounds told to fail.
 
@@ -84,7 +81,7 @@ def _without_reason(run: Run, told: Sequence[Mapping[str, Any]], left: Sequence[
     """
     suspects = [tuple(one["clients"]) for one in told if one["kind"] == "suspected"]
     counted, known = most - len(suspects), len(suspects)
-    fails = asked(run.exchange.transport, "fails", A_FAILURE, counted, known) or not run.exchange.server.enough(counted)
+    fails = must_fail(run.exchange, counted, known)
     summed = [one for one in told if one["kind"] == "summed"]
     if any(one["failed"] != fails for one in summed):
         told_, due = ("goes on", "fails") if fails else ("fails", "goes on")

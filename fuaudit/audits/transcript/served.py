@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuaudit.audits.transcript.known import draws_in_order, told_rounds
+from fuaudit.audits.transcript.known import FOR_NOTHING, draws_in_order, told_rounds
 from fuaudit.declared import offers, says
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
@@ -35,7 +35,6 @@ from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, Sta
 from fuaudit.training.setup import device_of
 
 OTHER = "the stored model, or what the server remembers beside it, is not what the opened sums make"
-FOR_NOTHING = "sums were opened, and the round fails with so few: an honest server opens none then"
 WAYS = 100_000
 """So often, at most, a parameter is laid down or taken up again."""
 

@@ -1,0 +1,164 @@
+"""Sums of too few rows that tell of data: found in a sealed view as far as it tells, and in a whole run by its plan.
+
+Operators here have code of their own: it opens what an honest transport discards.
+"""
+
+from contextlib import contextmanager
+
+import pytest
+from fuaudit_plugins.secure_sum import SecureSum
+from test_sealed import looked_at, sealed_again
+from test_secured_runs import QUANTISE, trained
+from test_transcript_runs import examined, messages
+
+from fuaudit.data.partition import partition
+from fuaudit.errors import EvidenceError
+from fuaudit.plans import Population
+from fuaudit.secure.envelope import terms_of
+from fuaudit.testing.tiny import tiny_config
+from fuaudit.training import one_round
+from fuaudit.workflow import begin
+from fuaudit.workflow.seal import seal
+
+EPOCHS = {"epochs": 1, "batch": 2, "largest_client": 8}
+SPARSE = {"steps": 1, "batch": 3, "rate": 0.12, "largest_batch": 24}
+"""Poisson batches, of which about half of four samples are empty."""
+
+
+def dropouts(clients, batches, rounds=3, server=({"use": "mean"},), **transport):
+    """A config in which everybody takes part in every round."""
+    learner = {"use": "dropouts", "scenario": "static", "probability": 1.0, "rounds": rounds, "step_size": 0.2}
+    return tiny_config(
+        partition={"use": "iid", "clients": clients},
+        learner=learner | batches,
+        client=[QUANTISE],
+        transport={"use": "secure-sum", **transport},
+        server=[*server],
+        run={"checkpoint_every": 1, "engine": "reference", "device": "cpu"},
+    )
+
+
+@contextmanager
+def hostile(monkeypatch, **methods):
+    """A transport whose methods an operator changed, and rounds that do not look at what it shows."""
+    with monkeypatch.context() as patch:
+        patch.setattr(one_round, "_misfit", lambda *_: None)
+        for name, method in methods.items():
+            patch.setattr(SecureSum, name, method)
+        yield
+
+
+def both(run, tmp_path):
+    """What is found of a run without the rows of its clients, and of its view."""
+    return examined(run, data=False), looked_at(seal(run, tmp_path / "view"))
+
+
+@pytest.mark.parametrize("batches", [EPOCHS, SPARSE | {"rate": 0.9}], ids=["epochs", "poisson"])
+def test_a_buffer_that_is_smaller_than_the_config_opens_is_found(tmp_path, monkeypatch, batches):
+    """Of seven in twos one buffer has three clients. From three rows on a buffer opens, so the other two do not."""
+    tables = dropouts(7, batches, size=2, smallest=3)
+    assert looked_at(seal(trained(tmp_path / "honest", tables, "bfv+mask"), tmp_path / "its view")).verdict == "PASS"
+    with hostile(monkeypatch, _fewest=property(lambda self: 2)):
+        run = trained(tmp_path / "run", tables, "bfv+mask")
+    assert {one.buffer for one in messages(run) if one.step == "receipt"} == {0, 1, 2}
+    for found in both(run, tmp_path):
+        assert (found.verdict, found.details[0].split(": ")[0]) == ("FAIL", "round 1, buffer 1, buffer")
+        assert "opens from 3 rows on" in found.details[0]
+
+
+def all_that_came(self, size, came, trained):
+    """What an operator counts: one client with samples is enough."""
+    return trained >= 1 and (came == size or self.smallest != "complete")
+
+
+def lonely(run):
+    """Rounds and buffers of which a sum was opened, with one client who drew samples, by the plan."""
+    found, of = [], {}
+    for one in messages(run):
+        if one.step == "terms":
+            of[one.round, one.buffer] = terms_of(one).members
+        if one.step in ("opened", "receipt"):
+            drew = [client for client in of[one.round, one.buffer] if run.plan.batch(one.round, 1, client, 0)]
+            found += [(one.round, one.buffer)] if len(drew) < 2 else []
+    return found
+
+
+def test_a_sum_of_one_client_who_drew_samples_is_found_by_the_plan_and_named_of_a_view(tmp_path, monkeypatch):
+    tables = dropouts(6, SPARSE, rounds=6, size=3)
+    with hostile(monkeypatch, _counts=all_that_came):
+        run = trained(tmp_path / "run", tables, "bfv+mask")
+    alone = lonely(run)
+    assert alone
+    whole, view = both(run, tmp_path)
+    assert whole.verdict == "FAIL"
+    told = [line for line in whole.details if "1 have samples in this round" in line]
+    assert [line.split(", sum")[0] for line in told] == [f"round {at}, buffer {buffer}" for at, buffer in alone]
+    assert view.verdict == "PASS"
+    assert sum("batches of the config's law can be empty" in line for line in view.assumptions) == 1
+
+
+def test_of_a_law_without_empty_batches_or_steps_with_noise_nothing_of_the_kind_is_assumed(tmp_path):
+    for number, tables in enumerate(
+        [dropouts(6, EPOCHS, size=3), dropouts(6, SPARSE, size=3) | {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}]
+    ):
+        run = trained(tmp_path / f"{number}", tables, "plain")
+        found = looked_at(seal(run, tmp_path / f"view {number}"))
+        assert found.verdict == "PASS", (found.shows, found.details)
+        assert not any("can be empty" in line for line in found.assumptions)
+
+
+def test_a_view_of_clients_without_samples_is_refused_and_a_run_of_them_is_found(tmp_path, monkeypatch):
+    """Training deals samples to all. Here an operator dealt none to client 0, and opened her sums of two."""
+
+    def dealt(*given):
+        hands = dict(partition(*given).samples)
+        hands[1] = tuple(sorted(hands[0] + hands[1]))
+        return Population(hands | {0: ()})
+
+    with hostile(monkeypatch, _counts=all_that_came), monkeypatch.context() as patch:
+        patch.setattr(begin, "partition", dealt)
+        run = trained(tmp_path / "run", dropouts(6, {"steps": 1, "batch": 2}, size=2), "plain")
+    with pytest.raises(EvidenceError, match="a commitment to clients without samples, and training deals some to each"):
+        seal(run, tmp_path / "view")
+    found = examined(run, data=False)
+    assert found.verdict == "FAIL"
+    assert sum("1 have samples in this round" in line for line in found.details) == 3
+
+
+@pytest.mark.parametrize("server", [({"use": "mean"},), ({"use": "bucketing", "size": 1}, {"use": "mean"})])
+def test_a_round_of_which_half_of_the_sums_may_be_bad_is_found(tmp_path, monkeypatch, server):
+    """One client is feared, and a buffer of three without two who drew samples does not count: two are left, or one.
+
+    A server that draws is executed by nobody who has a view; what fails is known without.
+    """
+    tables = dropouts(9, SPARSE, rounds=6, size=3, byzantine=1, server=server)
+    with hostile(monkeypatch, fails=lambda self, counted, known: counted == 0):
+        run = trained(tmp_path / "run", tables, "plain")
+    opened = {n: sum((one.step, one.round) == ("opened", n) for one in messages(run)) for n in range(1, 7)}
+    few = [number for number, sums in opened.items() if 0 < sums < 3]
+    assert few
+    due = [f"round {n}, sum: sums were opened, and the round fails with so few" for n in few]
+    for found in both(run, tmp_path):
+        assert found.verdict == "FAIL"
+        assert [line.rpartition(": ")[0] for line in found.details] == due
+
+
+def test_a_round_without_sums_is_not_said_to_go_on(tmp_path):
+    """Whoever has no samples in it is not known, and a round of which nothing is opened fails all the same."""
+    run = trained(tmp_path / "run", dropouts(6, SPARSE | {"rate": 0.01}, size=3), "plain")
+    view = seal(run, tmp_path / "view")
+    opened = {one.round for one in messages(run) if one.step == "opened"}
+    silent = {line["round"] for line in run.ledger.of_kind("round")} - opened
+    assert silent
+
+    def course(event):
+        if event.get("round") not in silent or "told" not in event:
+            return event
+        told = [one | ({"failed": False} if one["kind"] == "summed" else {}) for one in event["told"]]
+        return event | {"told": told}
+
+    found = looked_at(sealed_again(view.path, course))
+    assert found.verdict == "FAIL"
+    assert {line.split(": ")[1] for line in found.details} == {
+        "the ledger tells that the round goes on, and no sum of it was opened"
+    }
