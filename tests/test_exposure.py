@@ -25,8 +25,8 @@ def buffers_of(places, size, smallest="complete"):
     return [Buffer(n, n if smallest == "complete" else smallest) for n in sizes(places, size)]
 
 
-def alike(places, size, smallest="complete", rounds=4):
-    return (Alike(rounds, tuple(buffers_of(places, size, smallest))),)
+def alike(places, size, smallest="complete", rounds=4, empty=0):
+    return (Alike(rounds, tuple(buffers_of(places, size, smallest)), empty),)
 
 
 def by_listing(suite, buffers, colluders):
@@ -108,7 +108,7 @@ def test_who_has_no_samples_hides_nobody():
     """Of 16 clients in buffers of four 8 have none: listed are the sets of three others behind a sum that open."""
 
     def over(colluders, empty, smallest="complete"):
-        return Sums(None, alike(16, 4, smallest), 0, colluders, empty, ()).over(colluders)[0]
+        return Sums(None, alike(16, 4, smallest, empty=empty), 0, colluders, ()).over(colluders)[0]
 
     others = [*["colluder"] * 3, *["empty"] * 8, *["honest"] * 4]
     for colluders in range(4):
@@ -119,7 +119,7 @@ def test_who_has_no_samples_hides_nobody():
     assert over(1, 8) == pytest.approx(28 / 455)
     assert over(1, 8, 2) > over(1, 8) > over(1, 0) == over(0, 8) == 0
     told = "with 1 colluding client, beside 8 clients without samples: in a round with a chance of 6.16 %"
-    assert told in Sums(None, alike(16, 4), 0, 1, 8, ()).in_short
+    assert told in Sums(None, alike(16, 4, empty=8), 0, 1, ()).in_short
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=str)
@@ -134,27 +134,31 @@ def test_who_has_no_samples_has_no_secrets_either(suite, size):
 
 def test_rounds_with_few_clients_are_counted_as_they_were():
     """Rounds of 10 and 8 in twos, one colluder: 1/9 and 1/7 of the lots. The run opens a row in any of its rounds."""
-    sums = Sums("mask", (*alike(10, 2, rounds=2), *alike(8, 2, rounds=1)), 0, 0, 0, ())
+    sums = Sums("mask", (*alike(10, 2, rounds=2), *alike(8, 2, rounds=1)), 0, 0, ())
     assert sums.over(1) == (pytest.approx(1 / 7), pytest.approx(1 - (8 / 9) ** 2 * (6 / 7)))
     assert (sums.places, sums.rounds) == (10, 3)
     assert "in a round, the worst of them, with a chance of 14.3 %; at least once in 3 rounds" in sums.in_short
     assert sums.meetings == (pytest.approx(2 / 9 + 1 / 7), pytest.approx(1 - (8 / 9) ** 2 * (6 / 7)))
     # of a round of two, eight colluders are one
-    assert Sums("mask", (*alike(10, 2), *alike(2, 2)), 0, 0, 0, ()).over(8)[0] == 1
+    assert Sums("mask", (*alike(10, 2), *alike(2, 2)), 0, 0, ()).over(8)[0] == 1
 
 
 FEWEST = {
-    "plain": (Sums("plain", alike(6, 6), 0, 0, 0, ()), 0, "open to the server, and nobody need help it"),
+    "plain": (Sums("plain", alike(6, 6), 0, 0, ()), 0, "open to the server, and nobody need help it"),
     "one buffer": (
-        Sums("bfv", alike(6, 6), 0, 0, 0, ()),
+        Sums("bfv", alike(6, 6), 0, 0, ()),
         5,
         "with 5 colluding clients, and not with fewer: in a round",
     ),
-    "three of four": (Sums("bfv", alike(8, 4, 3), 0, 0, 0, ()), 2, "with 2 colluding clients, and not with fewer: in"),
-    "more are feared": (Sums("bfv", alike(8, 4, 3), 0, 3, 0, ()), 2, "with 3 colluding clients: in a round"),
-    "no buffer opens": (Sums("bfv", alike(2, 4, 3), 0, 0, 0, ()), None, "no number of colluding clients opens a row"),
-    "empty ones": (Sums("bfv", alike(6, 6), 0, 0, 2, ()), 3, "not with fewer, beside 2 clients without samples: in a"),
-    "a small round": (Sums("bfv", (*alike(9, 4), *alike(3, 4)), 0, 0, 0, ()), 2, "with 2 colluding clients, and not"),
+    "three of four": (Sums("bfv", alike(8, 4, 3), 0, 0, ()), 2, "with 2 colluding clients, and not with fewer: in"),
+    "more are feared": (Sums("bfv", alike(8, 4, 3), 0, 3, ()), 2, "with 3 colluding clients: in a round"),
+    "no buffer opens": (Sums("bfv", alike(2, 4, 3), 0, 0, ()), None, "no number of colluding clients opens a row"),
+    "empty ones": (
+        Sums("bfv", alike(6, 6, empty=2), 0, 0, ()),
+        3,
+        "not with fewer, beside 2 clients without samples: in a",
+    ),
+    "a small round": (Sums("bfv", (*alike(9, 4), *alike(3, 4)), 0, 0, ()), 2, "with 2 colluding clients, and not"),
 }
 
 
@@ -171,7 +175,7 @@ def test_the_line_says_how_many_colluders_it_takes(name):
 
 def test_who_takes_part_beside_the_empty_in_a_small_round():
     """Of a round of four in one buffer at most two are without samples beside one colluder: she has the fourth row."""
-    assert Sums(None, alike(4, 4), 0, 1, 8, ()).over(1)[0] == 1
+    assert Sums(None, alike(4, 4, empty=2), 0, 1, ()).over(1)[0] == 1
 
 
 def test_behind_masks_fewer_rows_open_less():

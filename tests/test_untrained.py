@@ -4,16 +4,24 @@ Operators here have code of their own: it opens what an honest transport discard
 """
 
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import combinations
+from math import prod
 
 import pytest
 from fuaudit_plugins.secure_sum import SecureSum
 from test_sealed import looked_at, sealed_again
-from test_secured_runs import QUANTISE, trained
+from test_secured_runs import KRUM, QUANTISE, trained
 from test_transcript_runs import examined, messages
+from tests_support import AUDIT_KEY
 
+from fuaudit import verify
+from fuaudit.audits.transcript.audit import _checked
+from fuaudit.audits.transcript.known import left_alone
 from fuaudit.data.partition import partition
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population
+from fuaudit.runs.sums import sums_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.testing.tiny import tiny_config
 from fuaudit.training import one_round
@@ -162,3 +170,69 @@ def test_a_round_without_sums_is_not_said_to_go_on(tmp_path):
     assert {line.split(": ")[1] for line in found.details} == {
         "the ledger tells that the round goes on, and no sum of it was opened"
     }
+
+
+def test_a_rule_that_publishes_a_sum_is_refused_where_batches_can_be_empty(tmp_path, monkeypatch):
+    """Whatever the size: all but two can be without samples in a round. With noise in each step a row is noise."""
+    tables = dropouts(9, SPARSE, size=3, server=[KRUM])
+    with pytest.raises(UsageError, match=r"as batches can be empty, and who drew nothing hides nobody: .* subtracts"):
+        trained(tmp_path / "run", tables, "plain")
+    assert not (tmp_path / "run").exists()
+    trained(tmp_path / "noisy", tables | {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}, "plain")
+    with monkeypatch.context() as patch:  # the training of an operator refuses nothing
+        patch.setattr("fuaudit.workflow.secured.require_unpublished", lambda *_: None)
+        run = trained(tmp_path / "run", tables, "plain")
+    for found in both(run, tmp_path):
+        assert (found.verdict, found.details[0][:5]) == ("FAIL", "rule:")
+
+
+def test_exposure_is_that_of_who_drew_samples_in_each_round(tmp_path):
+    """Six in sums of three. Of e without samples one colluder has a row where both others of hers are among these."""
+    run = trained(tmp_path / "run", dropouts(6, SPARSE, rounds=6, size=3), "plain")
+    empties = [sum(not run.plan.batch(n, 1, client, 0) for client in range(6)) for n in range(1, 7)]
+    assert len({*empties}) > 2
+    for suite in (None, "bfv"):
+        sums = replace(sums_of(run), suite=suite)
+        chances = [by_listing(empty) for empty in empties]
+        assert sums.over(1) == (pytest.approx(max(chances)), pytest.approx(1 - prod(1 - chance for chance in chances)))
+        assert (sums.fewest, sums.empty, sums.all_told) == (1, max(empties), True)
+        assert f"with 1 colluding client, beside up to {max(empties)} clients without samples" in sums.in_short
+
+
+def by_listing(empty):
+    """With which chance one colluder and a client with samples are with one who has none in a sum of three of six."""
+    if empty > 4:
+        return 0
+    others = [*["colluder"], *["empty"] * empty, *["honest"] * (4 - empty)]
+    sums = [*combinations(others, 2)]
+    return sum("colluder" in two and "honest" not in two for two in sums) / len(sums)
+
+
+def test_a_view_does_not_tell_who_drew_samples_and_says_so(tmp_path, fuaudit):
+    run = trained(tmp_path / "run", dropouts(6, SPARSE, size=3), "bfv")
+    view = seal(run, tmp_path / "view")
+    sums = sums_of(view)
+    assert (sums.fewest, sums.all_told, sums.empty) == (2, False, 0)
+    assert "who drew no samples in a round is not told: with them fewer do" in sums.in_short
+    assert "not with fewer" not in sums.in_short
+    assert sums.in_short in fuaudit("show", view.path)[1]
+    verify(view.path, "secure-aggregation", key=AUDIT_KEY)
+    page = fuaudit("report", view.path, "--format", "md")[1]
+    assert "How many there are is not told here" in page
+    assert "as far as these drew samples" in page
+    whole = seal(trained(tmp_path / "other", dropouts(6, EPOCHS, size=3), "bfv"), tmp_path / "other view")
+    assert "and not with fewer" in sums_of(whole).in_short
+
+
+def test_a_sum_that_is_left_alone_is_counted_by_who_drew_samples(tmp_path):
+    """Of two sums of three one is opened: the model tells it, and two of its clients drew samples."""
+    run = trained(tmp_path / "run", dropouts(6, SPARSE, rounds=6, size=3), "plain")
+    opened = {}
+    for one in messages(run):
+        if one.step == "terms":
+            opened.setdefault(one.round, []).append(terms_of(one).members)
+    drew = {n: [c for c in some[0] if run.plan.batch(n, 1, c, 0)] for n, some in opened.items() if len(some) == 1}
+    due = [(number, opened[number][0]) for number, clients in drew.items() if len(clients) == 2]
+    assert due
+    assert left_alone(run, _checked(run, None)) == due
+    assert any(f"as in {len(due)} round" in line for line in examined(run).assumptions)

@@ -149,6 +149,8 @@ class Summing:
     ``untold`` are rounds of which nothing tells how many took part. ``exposed`` holds a number of colluders, and with
     which chance a row is open to a server with them: in the worst round, and in the run. ``meetings`` says how often
     two clients meet on average, and with which chance they ever do. ``holds`` are parts of the run that tell of rows.
+    ``empty`` is how many clients of a round are without samples in it at most, and ``all_told`` whether the run tells
+    of all of them.
     """
 
     suite: str
@@ -160,6 +162,7 @@ class Summing:
     meetings: tuple[float, float]
     parties: tuple[tuple[str, str, int], ...]
     holds: tuple[str, ...] = ()
+    all_told: bool = True
 
     @property
     def rounds(self) -> int:
@@ -507,6 +510,7 @@ def _summing(row: object) -> Summing:
         (mean, _chances([ever])[0]),
         tuple(map(_party, _sequence(row["parties"]))),
         _lines(row["holds"]),
+        row.get("without_samples_told", True) is True,
     )
 
 

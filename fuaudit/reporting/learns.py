@@ -68,8 +68,15 @@ def lead(sums: Summing) -> list[str]:
     return [
         f"The server is given {given}. {made} A round has {places} participations, in buffers of {span}, by lot.",
         "Which coordinates clients agree on, who takes part, and who has no samples is public. Clients without samples "
-        f"hide nobody. As far as the run tells there are {sums.empty}, and the chances have them beside the colluders.",
+        f"in a round, who have none or drew none, hide nobody. {_empty(sums)}",
     ]
+
+
+def _empty(sums: Summing) -> str:
+    """How many clients are without samples in a round, as far as the run tells."""
+    if sums.all_told:
+        return f"There are {sums.empty} in a round at most, and the chances have them beside the colluders."
+    return "How many there are is not told here, so the chances are those of rounds in which everybody has some."
 
 
 def _span(numbers: Sequence[int]) -> str:
@@ -91,6 +98,8 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     few = max(2, few - sums.empty) if few > 2 else few
     others = f"the {counted(few - 2, 'other client')} behind the sum" if few > 2 else "nobody"
     row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
+    if few > 2 and not sums.all_told:
+        others, row = f"{others}; nobody where these drew no samples", f"{row}, as far as these drew samples"
     partner = ("Partner in a buffer", f"where she sees a sum, {row}; else what the public learns", others)
     parties = (("Server", learnt, together), *OTHERS.get(sums.suite, ()), partner)
     ran = "Who ran the training", OPERATOR, "nobody"
@@ -135,7 +144,8 @@ def chances_of(sums: Summing) -> str:
 def chances(sums: Summing) -> list[tuple[str, str, str]]:
     """Colluders, and the chance of an open row in a round and in the run."""
     fewest = next((number for number, a_round, _ in sums.exposed if a_round), None)
-    words = {"feared": sums.feared or None, "the fewest that open a row": fewest}
+    if_all = "" if sums.all_told else " if everybody drew samples"
+    words = {"feared": sums.feared or None, f"the fewest that open a row{if_all}": fewest}
     marks = {number: ", ".join(word for word, of in words.items() if of == number) for number, *_ in sums.exposed}
     return [
         (f"{n} ({marks[n]})" if marks[n] else f"{n}", percent(a_round), percent(run))

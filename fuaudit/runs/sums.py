@@ -18,6 +18,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import chain_of
+from fuaudit.runs.untrained import all_told, hiding_nobody
 from fuaudit.secure.exposure import Buffer, exposed, meeting, within_all
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
@@ -56,6 +57,11 @@ def _participations(run: Run) -> tuple[list[int], int]:
     return rows, run.rounds_executed - len(rows)
 
 
+def _empties(run: Run, rounds: int) -> list[int]:
+    """How many of the clients of so many rounds are without samples in each; of a sealed view nobody is known to be."""
+    return [0] * rounds if run.sealed else [len(hiding_nobody(run, number)) for number in range(1, rounds + 1)]
+
+
 def _places(run: Run) -> int:
     """The most participations that a round can have; of a sealed view those of its largest round, by its messages."""
     if not run.sealed:
@@ -77,10 +83,12 @@ class Alike:
     Attributes:
         rounds: how many they are.
         buffers: those of each; none where nobody took part.
+        empty: how many clients of each are without samples in it: their rows are known, so they hide nobody.
     """
 
     rounds: int
     buffers: tuple[Buffer, ...]
+    empty: int = 0
 
     @property
     def places(self) -> int:
@@ -93,7 +101,7 @@ class Alike:
         Rows without samples are known, and nobody has secrets of them. A complete buffer opens with two rows that have
         some, so there a colluder is beside them, and all other rows are known: another way than that by a suite's keys.
         """
-        if not self.places:
+        if self.places - empty < 2:  # a buffer opens with two rows that have some
             return Fraction(0)
         bad = min(colluders, self.places - 1)
         known = min(empty, self.places - 1 - bad) if bad else 0
@@ -107,6 +115,7 @@ class Alike:
         kinds = sorted(Counter(self.buffers).items(), key=lambda kind: (-kind[0].size, kind[0].smallest))
         return {
             "rounds": self.rounds,
+            "without_samples": self.empty,
             "buffers": [{"size": one.size, "opens_from": one.smallest, "number": number} for one, number in kinds],
         }
 
@@ -120,18 +129,18 @@ class Sums:
         alike: the rounds that the run executed or kept, by their buffers, the largest first.
         untold: of how many more nothing tells how many took part.
         feared: how many clients the config fears, or has, as Byzantine.
-        empty: how many clients have no samples: their rows are known, so they hide nobody.
         parties: what each party sends in the largest buffer at most; none without a suite with messages.
         holds: what the run holds that tells of rows: "messages", "memories" of clients, their "secrets", "seeds".
+        all_told: whether the run tells of all who are without samples in a round.
     """
 
     suite: str | None
     alike: tuple[Alike, ...]
     untold: int
     feared: int
-    empty: int
     parties: tuple[Sent, ...]
     holds: tuple[str, ...] = ()
+    all_told: bool = True
 
     @property
     def rounds(self) -> int:
@@ -143,15 +152,25 @@ class Sums:
         """m, the participations of the largest round."""
         return max(some.places for some in self.alike)
 
+    @property
+    def empty(self) -> int:
+        """How many clients are without samples in a round at most, because they have none or drew none."""
+        return max(some.empty for some in self.alike)
+
+    @property
+    def _trained(self) -> int:
+        """How many clients have samples in a round at most."""
+        return max(some.places - some.empty for some in self.alike)
+
     def over(self, colluders: int) -> tuple[float, float]:
         """With which chance a row is open in the worst round, and at least once in all rounds, at most."""
-        chances = [(some.chance(self.suite, colluders, self.empty), some.rounds) for some in self.alike]
+        chances = [(some.chance(self.suite, colluders, some.empty), some.rounds) for some in self.alike]
         return float(max(chance for chance, _ in chances)), within_all(chances)
 
     @property
     def fewest(self) -> int | None:
         """How many colluders open a row in some round, at least; None where no number does."""
-        numbers = range(max(1, self.places - self.empty))
+        numbers = range(max(1, self._trained))
         found = bisect_left(numbers, True, key=lambda number: self.over(number)[0] > 0)  # more never open less
         return found if found < len(numbers) else None
 
@@ -160,7 +179,7 @@ class Sums:
         """Numbers of colluders from none to half of the largest round, those that are feared, and the fewest."""
         half = self.places // 2
         some = {*range(0, half + 1, -(-(half + 1) // POINTS)), half, self.feared, 1, self.fewest or 0}
-        return sorted(number for number in some if number < self.places - self.empty)
+        return sorted(number for number in some if number < self._trained)
 
     @property
     def meetings(self) -> tuple[float, float]:
@@ -171,19 +190,24 @@ class Sums:
     @property
     def in_short(self) -> str:
         """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
-        fewest, asked = self.fewest, max(0, min(self.feared or 1, self.places - self.empty - 1))
+        fewest, asked = self.fewest, max(0, min(self.feared or 1, self._trained - 1))
         if fewest == 0:
             return "every client's row is open to the server, and nobody need help it"
-        beside = f", beside {counted(self.empty, 'client')} without samples" * bool(self.empty)
+        most = "up to " * (len({some.empty for some in self.alike}) > 1)
+        beside = f", beside {most}{counted(self.empty, 'client')} without samples" * bool(self.empty)
         if fewest is None:
             return f"no number of colluding clients{beside} opens a row to the server: no buffer opens"
-        number, few = max(asked, fewest), f", and not with fewer{beside}" if asked < fewest else beside
+        fewer = ", and not with fewer" * (asked < fewest and self.all_told)
+        number, few = max(asked, fewest), f"{fewer}{beside}"
+        untold = "; who drew no samples in a round is not told: with them fewer do, and more often" * (
+            not self.all_told
+        )
         a_round, ever = self.over(number)
         worst = ", the worst of them," * (len(self.alike) > 1)
         return (
             f"a client's row is open to the server with {counted(number, 'colluding client')}{few}: in a "
             f"round{worst} with a chance of {percent(a_round)}; at least once in {counted(self.rounds, 'round')} with "
-            f"a chance of {percent(ever)}"
+            f"a chance of {percent(ever)}{untold}"
         )
 
     @property
@@ -202,6 +226,7 @@ class Sums:
             "rounds_untold": self.untold,
             "feared": self.feared,
             "without_samples": self.empty,
+            "without_samples_told": self.all_told,
             "fewest": self.fewest,
             "exposed": [
                 {"colluders": number, "in_the_worst_round": _rounded(a_round), "in_the_run": _rounded(run)}
@@ -228,9 +253,10 @@ def sums_of(run: Run) -> Sums | None:
     if run.exchange.transport.shows != "sums" or not offers(run.exchange.transport, "buffers"):
         return None
     numbers, untold = _participations(run)
+    kinds = Counter(zip(numbers, _empties(run, len(numbers)), strict=True))
     alike = tuple(
-        Alike(rounds, tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ())
-        for places, rounds in sorted(Counter(numbers).items(), reverse=True)
+        Alike(rounds, tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else (), empty)
+        for (places, empty), rounds in sorted(kinds.items(), reverse=True)
     )
     if not any(buffer.size > 1 for some in alike for buffer in some.buffers):
         return None
@@ -238,7 +264,7 @@ def sums_of(run: Run) -> Sums | None:
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
     largest = max(buffer.size for some in alike for buffer in some.buffers)
-    return Sums(suite, alike, untold, feared, len(run.emptied), _parties(run, suite, largest), _holds(run, suite))
+    return Sums(suite, alike, untold, feared, _parties(run, suite, largest), _holds(run, suite), all_told(run))
 
 
 def _holds(run: Run, suite: str | None) -> tuple[str, ...]:

@@ -14,13 +14,19 @@ LARGER = (
     "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
     '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.'
 )
+NEVER_EMPTY = (
+    'Use batches that are never empty (of a fixed size, or epochs), or steps with noise (the solver "dpsgd"); or a '
+    'rule that adds up several sums, such as "geometric-median", "mean", or "multi-krum" with a keep of 2 or more.'
+)
 ERASE_WHOLE = (
     "Erase a client as a whole where no samples of hers are left: then she is in no buffer. Or train with larger "
     "buffers, or with a rule that adds up several sums."
 )
 
 
-def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str, empty: int = 0) -> None:
+def require_unpublished(
+    exchange: Exchange, buffers: Sequence[Buffer], suite: str, empty: int = 0, all_train: bool = True
+) -> None:
     """Refuse a rule that may publish a sum of two, in rounds with such buffers at most.
 
     Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
@@ -29,13 +35,18 @@ def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: st
     ones have no samples and hide nobody: a lot can put them into one buffer, and a buffer of which fewer than two have
     some is not opened, so that another one is left alone.
 
+    Unless ``all_train``, see :meth:`~.exchange.Exchange.trains_all`, as many others as you like can be without samples
+    in a round. So no sum is large enough for a rule that publishes one. That such a buffer is left alone, whatever the
+    rule, is a chance that grows with how many batches are empty: an audit counts these rounds, and refuses none.
+
     Raises:
         UsageError: the server has such a rule, and a buffer may open from two rows of data on; or one such buffer may
             be all that is opened of several.
     """
-    if all(fewest(suite, buffer) - empty > 2 for buffer in buffers):
+    if all_train and all(fewest(suite, buffer) - empty > 2 for buffer in buffers):
         return
     without = " where clients without samples hide nobody" * bool(empty)
+    without = without if all_train else ", as batches can be empty, and who drew nothing hides nobody"
     for stage in exchange.server.stages[: exchange.server.aggregating]:
         needed = max(2, least_rows(stage))
         told = {published(stage, rows) for rows in range(needed, len(buffers) + 1)} - {""}
@@ -44,7 +55,7 @@ def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: st
             raise UsageError(
                 f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two"
                 f"{without}: whoever is in one subtracts her own row, and has the other client's",
-                ERASE_WHOLE if empty else LARGER,
+                (ERASE_WHOLE if empty else LARGER) if all_train else NEVER_EMPTY,
             )
 
 

@@ -103,9 +103,10 @@ def require_secured(ready: Setup, suite: str | None, population: Population, apa
     with secured(ready, suite, Books(), apart):
         exchange = ready.procedure.exchange
         if suite is not None:
-            places = ready.learner.law.places(population.of_laws)
+            law = ready.learner.law
+            places = law.places(population.of_laws)
             found = [Buffer(*pair) for pair in exchange.buffers(places)]
-            require_unpublished(exchange, found, suite, population.empty)
+            require_unpublished(exchange, found, suite, population.empty, exchange.trains_all(law))
 
 
 def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int) -> int:

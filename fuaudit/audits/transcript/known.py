@@ -188,10 +188,11 @@ def _nobodys(client: int) -> NoReturn:
 def wrong_rule(run: Run) -> Iterator[Wrong]:
     """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row.
 
-    Clients without samples hide nobody, see :func:`_empty`.
+    Clients without samples hide nobody. Of a sealed view those are unknown whose samples were erased one by one.
     """
+    exchange, all_train = run.exchange, run.exchange.trains_all(run.law)
     try:
-        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), len(run.emptied))
+        require_unpublished(exchange, buffers_of(run), str(suite_of(run.ledger)), len(run.emptied), all_train)
     except UsageError as error:
         yield Wrong("rule", str(error.args[0]))
 
