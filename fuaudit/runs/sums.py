@@ -23,6 +23,7 @@ from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
 from fuaudit.training.events import VALUES
+from fuaudit.training.publishing import buffers_in
 
 if TYPE_CHECKING:
     from fuaudit.secure.sizes import Sent
@@ -35,8 +36,7 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
     """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
     if not offers(run.exchange.transport, "buffers"):  # then nobody counts places
         return ()
-    places = _places(run)
-    return tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ()
+    return buffers_in(run.exchange, _places(run))
 
 
 def _participations(run: Run) -> tuple[list[int], int]:
@@ -105,10 +105,11 @@ class Alike:
     def table(self) -> dict[str, Any]:
         """For JSON: buffers of one kind are counted."""
         kinds = sorted(Counter(self.buffers).items(), key=lambda kind: (-kind[0].size, kind[0].smallest))
-        return {
-            "rounds": self.rounds,
-            "buffers": [{"size": one.size, "opens_from": one.smallest, "number": number} for one, number in kinds],
-        }
+        buffers = [
+            {"size": one.size, "opens_from": one.smallest, "with_samples": one.trained, "number": number}
+            for one, number in kinds
+        ]
+        return {"rounds": self.rounds, "buffers": buffers}
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ def sums_of(run: Run) -> Sums | None:
         return None
     numbers, untold = _participations(run)
     alike = tuple(
-        Alike(rounds, tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ())
+        Alike(rounds, buffers_in(run.exchange, places))
         for places, rounds in sorted(Counter(numbers).items(), reverse=True)
     )
     if not any(buffer.size > 1 for some in alike for buffer in some.buffers):

@@ -26,10 +26,12 @@ class Buffer:
     Attributes:
         size: n, how many participations the lot puts into it, from 1.
         smallest: from how many rows on it is opened; n where it has to be complete, more where it never is.
+        trained: how many of these are of clients with samples at least.
     """
 
     size: int
     smallest: int
+    trained: int = 2
 
 
 def fewest(suite: str | None, buffer: Buffer) -> int:
@@ -43,15 +45,15 @@ def fewest(suite: str | None, buffer: Buffer) -> int:
 def partners_needed(suite: str | None, buffer: Buffer) -> int:
     """How many colluding partners in a buffer open a row of it; its size where no number of them does.
 
-    In ``plain`` none is needed. Behind ``mask`` there is a second way: as many clients as have to answer hold shares
-    enough of both secrets of anybody. From a buffer that need not be complete fewer do: the server tells some clients
-    that a row came, and the others that it did not, and each tells a share of one secret.
+    In ``plain`` none is needed, of a buffer that opens. Behind ``mask`` there is a second way: as many clients as have
+    to answer hold shares enough of both secrets of anybody. From a buffer that need not be complete fewer do: the
+    server tells some clients that a row came, and the others that it did not, and each tells a share of one secret.
     """
     few = fewest(suite, buffer)
-    if suite == "plain":
-        return 0
     if not 2 <= few <= buffer.size:
         return buffer.size
+    if suite == "plain":
+        return 0
     if suite != "mask":
         return few - 1
     shares = fewest("mask", Buffer(buffer.size, 2))

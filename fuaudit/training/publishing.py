@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.registry import called
 from fuaudit.secure.exposure import Buffer, fewest
@@ -20,20 +21,26 @@ ERASE_WHOLE = (
 )
 
 
+def buffers_in(exchange: Exchange, places: int) -> tuple[Buffer, ...]:
+    """The buffers of a round of so many participations; none where the transport says nothing of them."""
+    trained = says(exchange.transport, "least_trained")
+    return tuple(Buffer(*pair, trained) for pair in exchange.buffers(places)) if places else ()
+
+
 def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str, empty: int = 0) -> None:
     """Refuse a rule that may publish a sum of two, in rounds with such buffers at most.
 
     Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
     not come, and sums are discarded. So every number of them is asked for, from two on and from what a rule needs: one
     alone is all that there is, and a round that has fewer than a rule needs fails, and opens none. Of clients ``empty``
-    ones have no samples and hide nobody: a lot can put them into one buffer, and a buffer of which fewer than two have
-    some is not opened, so that another one is left alone.
+    ones have no samples and hide nobody: a lot can put them into one buffer, and a buffer of which too few have some is
+    not opened, so that another one is left alone.
 
     Raises:
         UsageError: the server has such a rule, and a buffer may open from two rows of data on; or one such buffer may
             be all that is opened of several.
     """
-    if all(fewest(suite, buffer) - empty > 2 for buffer in buffers):
+    if all(max(fewest(suite, buffer) - empty, buffer.trained) > 2 for buffer in buffers):
         return
     without = " where clients without samples hide nobody" * bool(empty)
     for stage in exchange.server.stages[: exchange.server.aggregating]:

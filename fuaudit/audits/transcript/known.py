@@ -74,15 +74,15 @@ def known_of(run: Run, columns: Columns | None) -> Known:
 
 
 def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
-    """Rounds of which one sum was opened though several were drawn, and the clients of it: two of them have samples.
+    """Rounds of which one sum alone was opened, and the clients of it: two of them have samples.
 
     Whatever the rule, the model tells this sum, and each of the two has her own row.
     """
-    several, empty = {number for number, _ in checked.unplayed}, run.emptied
+    empty = run.emptied
     found: dict[int, list[tuple[int, ...]]] = {}
     for (number, _), one in sorted(checked.opened.items()):
         found.setdefault(number, []).append(tuple(one.members))
-    alone = [(number, members[0]) for number, members in found.items() if number in several and len(members) == 1]
+    alone = [(number, members[0]) for number, members in found.items() if len(members) == 1]
     return [(number, members) for number, members in alone if len({*members} - empty) <= 2]
 
 
