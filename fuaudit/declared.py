@@ -304,6 +304,12 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             False,
         ),
         Word("byzantine", int, "how many Byzantine clients of a round it reckons with", 0),
+        Word(
+            "least_trained",
+            int,
+            "of one that shows sums: of how many clients with samples, who took a step, each is at least",
+            2,
+        ),
         _VECTORISED,
         _ABRUPT,
         _DRAWS,

@@ -8,13 +8,16 @@ committed to before training (docs/run-format.md, Lots), so neither server nor c
 What differs from print, and why:
 
 - s need not divide m. There are b = max(1, floor(m / s)) buffers, whose sizes differ by at most one: none is below s
-  where m is not, and the largest has ceil(m / b) <= 2s - 1. One of less than two is never opened.
+  where m is not, and the largest has ceil(m / b) <= 2s - 1.
+- A round of fewer than s is one buffer. Its model is that sum, so whoever is in a sum of two has the other's row. Who
+  says a size of 2 says that such sums may be. Of a size of 3 or more none is opened of fewer than three, and a round of
+  two fails.
 - In print everybody answers. Here a mean is over those whose rows were summed: one over absent ones too would be an
   outlier that silence makes. How many they were is told. With fewer than ``smallest`` a buffer is discarded: a sum of
   few tells more of each.
 - An emptied client stays in its buffer, and hides nobody: its row is what its memory holds, and 0 or noise after that.
-  So only clients who have samples, and took a step, count for ``smallest``, and a buffer with fewer than two of them is
-  never opened. Who has none is public.
+  So only clients who have samples, and took a step, count: for ``smallest``, and for the two, or three where s is 3 or
+  more, without whom no buffer is opened. Who has none is public.
 - A row that is not finite goes into its sum, for behind sums nobody sees it. A buffer whose mean is not finite, also
   because finite rows overflow, is discarded, and the clients in it are told: one of them at least is Byzantine.
 - Where at least half of the buffers that are left may be bad no rule has a guarantee. Then the round fails: nothing is
@@ -29,9 +32,9 @@ suite of ``fuaudit.secure``, whose parties are objects or processes, and changes
 are. Else they are added in the order of places. A suite is not asked for the sum of a buffer in which a row is not
 finite: whole numbers cannot hold it.
 
-Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data. What a mean
-of s tells is not hidden, nor is what a member of a buffer of two can subtract. Means of several rounds over one model
-can be solved for rows.
+Guarantee: the server is given no row of one client, and no mean of which all but one row tell of no data; where s is 3
+or more, all but two. What a mean of s tells is not hidden, nor is what a member of a sum of two can subtract. Means of
+several rounds over one model can be solved for rows.
 """
 
 from __future__ import annotations
@@ -77,8 +80,8 @@ class SecureSum:
 
     Attributes:
         size: s, how many clients a buffer has at least, from 2; fewer where fewer take part.
-        smallest: from how many summed rows of clients with samples on a buffer counts, from 2; "complete" is all of its
-            clients, two of them with samples.
+        smallest: from how many summed rows of clients with samples on a buffer counts, from 2, and from 3 where the
+            size is 3 or more; "complete" is all of its clients, so many of them with samples.
         byzantine: f, how many Byzantine clients are feared.
     """
 
@@ -91,15 +94,21 @@ class SecureSum:
     def __post_init__(self) -> None:
         if self.size < 2 or self.byzantine < 0 or (self.smallest != "complete" and self.smallest < 2):
             raise UsageError("secure-sum needs a size and a smallest of at least 2, and a byzantine of at least 0")
+        if self.smallest == 2 < self.size:
+            raise UsageError(
+                f"secure-sum needs a smallest of at least 3 where the size is 3 or more: of {self.size} it opens no "
+                "sum of two",
+                "Take a smallest of 3 or more, or leave it out: then all of a buffer have to come.",
+            )
 
     @property
-    def _fewest(self) -> int:
-        """How many rows of clients with samples a buffer needs."""
-        return 2 if self.smallest == "complete" else self.smallest
+    def least_trained(self) -> int:
+        """How many rows of clients with samples a buffer needs, see :data:`fuaudit.declared.WORDS`."""
+        return min(self.size, 3) if self.smallest == "complete" else self.smallest
 
     def _counts(self, size: int, came: int, trained: int) -> bool:
         """Whether a buffer counts: so many clients are in it, rows of so many came, so many of these with samples."""
-        return trained >= self._fewest and (came == size or self.smallest != "complete")
+        return trained >= self.least_trained and (came == size or self.smallest != "complete")
 
     def require_places(self, places: int, trained: int) -> None:
         """Raises UsageError where rounds of so many participations, so many with samples, fail from the start."""
@@ -108,15 +117,15 @@ class SecureSum:
             empty = f", {places - trained} of them without samples," * (trained < places)
             raise UsageError(
                 f"every round of {places}{empty} would fail: at most {buffers} of its buffers count, for each needs "
-                f"{self._fewest} rows of clients with samples, and {self.byzantine} of them may be bad",
+                f"{self.least_trained} rows of clients with samples, and {self.byzantine} of them may be bad",
                 "Fear fewer Byzantine clients, take smaller buffers, or let them count with fewer rows (smallest): "
                 "fewer than half of the buffers may be bad.",
             )
 
     def rows_left(self, places: int, trained: int) -> int:
         """How many buffers of so many participations, so many with samples, count at most."""
-        large = sum(size >= self._fewest for size in sizes(places, self.size))
-        return min(large, trained // self._fewest)
+        large = sum(size >= self.least_trained for size in sizes(places, self.size))
+        return min(large, trained // self.least_trained)
 
     def fails(self, counted: int, known: int) -> bool:
         """Whether half of so many buffers may be bad, where so many of the clients that are feared were found."""
@@ -125,11 +134,10 @@ class SecureSum:
     def buffers(self, places: int) -> list[tuple[int, int]]:
         """Of each buffer of so many participations how many the lot puts into it, and from how many rows on it opens.
 
-        That a complete one needs two clients with samples is not counted.
+        That a complete one needs clients with samples, ``least_trained`` of them, is not counted.
         """
-        return [
-            (size, max(2, size) if self.smallest == "complete" else self.smallest) for size in sizes(places, self.size)
-        ]
+        least, complete = self.least_trained, self.smallest == "complete"
+        return [(size, max(least, size) if complete else least) for size in sizes(places, self.size)]
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
@@ -198,10 +206,6 @@ class SecureSum:
                 f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
                 'Put the client stage "quantise" or "skellam-noise" last, in front of secure-sum, or another one that '
                 "declares bits and has the method step_of.",
-            )
-        if self.smallest == 2 < self.size:
-            raise UsageError(
-                f"the suite {suite!r} opens no buffer of {self.size} from 2 rows on", "Take a smallest of 3 or more."
             )
         made = Suite(suite, most=2 * self.size - 1, apart=apart)
         made.start(numbers.bits)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from fuaudit_plugins.mimic import OwnCorrection
 from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.secure_sum import SecureSum
 from tests_support import broken
 
 from fuaudit.plugins import rows_of, with_rows
@@ -841,10 +842,22 @@ def test_client_stages_that_look_at_others_in_wide_rounds(apply):
     broken(check_client_stage, part(Stateless, apply=apply), "a client knows nothing but its own")
 
 
+@dataclass(frozen=True)
+class PairsAsThree(SecureSum):
+    least_trained: ClassVar[int] = 3
+
+    def deliver(self, rows, context):
+        return SecureSum(self.size).deliver(rows, context)
+
+
 def one_of_a_crowd_alone(self, rows, context):
     few = rows.mean(0, keepdim=True) if 1 < len(rows) < 10 else rows[:0]
     shown = torch.stack([rows[0], rows[1:].mean(0)]) if len(rows) > 9 else few
     return Delivery(shown, context.cohort.counted(len(shown)), rows * (len(shown) > 0))
+
+
+def test_a_transport_that_shows_sums_of_fewer_than_it_says():
+    broken(check_transport, PairsAsThree(2), "of fewer participations with samples than least_trained, whi")
 
 
 def test_a_transport_that_shows_one_of_many_alone(stages):

@@ -233,14 +233,14 @@ CLIENTS = [0, 1, 2, 3, 4, 5]
 """Of whom client 1 was emptied."""
 
 
-def rounds(exchange, count, key=0, grid=2.0**-20):
+def rounds(exchange, count, key=0, grid=2.0**-20, clients=CLIENTS):
     """Rounds of an exchange: what it made, memories before and after. Updates are multiples of a grid; 0 is none."""
     kept = exchange.client_stages.init(shape_of(torch.float64))
     server = exchange.server.init(shape_of(torch.float64))
     for number in range(1, count + 1):
-        updates = updates_of(100 * key + number, len(CLIENTS), torch.float64)
+        updates = updates_of(100 * key + number, len(clients), torch.float64)
         updates = (updates / grid).round() * grid if grid else updates
-        context = context_of(CLIENTS, torch.float64, number)
+        context = context_of(clients, torch.float64, number)
         sending = client_half(exchange, updates, context, kept)
         delivery = delivered(exchange, sending)
         served = server_half(exchange, delivery, sending.context, server)
@@ -268,7 +268,8 @@ class SometimesInfinite(Stateless):
     [
         (Clear(), False, False),
         (SecureSum(2), True, True),
-        (SecureSum(3, smallest=2), True, True),
+        (SecureSum(3, smallest=3), True, True),
+        (SecureSum(2, smallest=2), True, True),
         (SecureSum(2, byzantine=1), True, True),
     ],
     ids=str,
@@ -338,12 +339,14 @@ def test_at_alpha_one_a_run_over_other_data_changes_the_same_coordinates(tmp_pat
 
 def test_with_all_coordinates_it_is_share():
     """A robust rule over secure sums, of the same lots: bit for bit. In the clear it is the rule alone."""
-    for alpha, transport in product((0.0, 0.3, 1), (Clear(), SecureSum(3))):
+    with_samples = [0, 2, 3, 4, 5]
+    for alpha, transport in product((0.0, 0.3, 1), (Clear(), SecureSum(2))):
         dense, sparse = (
-            Exchange(Chain((GeometricMedian(), Momentum())), Chain(stages), transport=transport)
+            rounds(Exchange(Chain((GeometricMedian(), Momentum())), Chain(stages), transport=transport), 4,
+                   clients=with_samples)
             for stages in ((), (ErrorFeedback(), Consensus(5, alpha)))
-        )
-        for one, other in zip(rounds(sparse, 4), rounds(dense, 4), strict=True):
+        )  # fmt: skip
+        for one, other in zip(sparse, dense, strict=True):
             assert torch.equal(one[4].row, other[4].row)
             assert not bool(one[5]["0.memory"].any())
 
@@ -371,7 +374,7 @@ def test_who_has_no_samples_proposes_nothing():
 def test_contracts():
     for stage in (ErrorFeedback(), TopK(2)):
         check_client_stage(stage)
-    for transport in (SecureSum(2), SecureSum(3, smallest=2)):
+    for transport in (SecureSum(2), SecureSum(4, smallest=3)):
         check_transport(transport)
     for momentum in (0.0, 0.9):
         check_solver(LocalMomentum(momentum))
@@ -493,8 +496,9 @@ def test_the_lot_is_drawn_before_anything_is_rejected():
         assert delivery.sent.sum(dim=0).tolist() == (2 * torch.tensor(kept)).sum(dim=0).tolist()
         assert len(summed(SecureSum(3), rows, came)[0].rows) == 1  # complete, unless a smallest size is said
         # with a smallest size the mean is over those who are there
-        opened = summed(SecureSum(3, smallest=2), rows, came)[0].rows
-        assert sorted(float(row.max()) for row in opened) == [1 / 3, 1 / 2]
+        eight = torch.eye(8, dtype=torch.float64)
+        opened = summed(SecureSum(4, smallest=3), eight, torch.arange(8) != rejected)[0].rows
+        assert sorted(float(row.max()) for row in opened) == [1 / 4, 1 / 3]
 
 
 def test_rounds_fail_where_half_of_the_buffers_may_be_bad():
@@ -512,16 +516,40 @@ def test_rounds_fail_where_half_of_the_buffers_may_be_bad():
     assert len(summed(SecureSum(5), rows[:3])[0].rows) == 1
 
 
+@pytest.mark.parametrize(("size", "smallest", "least"), [(3, "complete", 3), (3, 3, 3), (5, "complete", 3), (5, 4, 4)])
+def test_no_sum_is_of_two_where_sizes_are_three_or_more(size, smallest, least):
+    """A round of two fails there: the model would be the sum, and each has her own row. Client 1 has no samples."""
+    transport = SecureSum(size, smallest)
+    rows, others = updates_of(1, 6, torch.float64), [0, 2, 3, 4, 5, 0]
+    for number, count, empty in product(range(1, 4), range(1, 6), (0, 1)):
+        clients = [1, *others][1 - empty :][:count]
+        delivery, told = summed(transport, rows[:count], number=number, clients=clients)
+        assert len(delivery.rows) == (count - empty >= least)
+        assert told.failed == (not len(delivery.rows)) == (not bool(delivery.sent.any()))
+    assert transport.rows_left(2, 2) == 0
+    assert transport.buffers(2)[0][1] > 2
+    assert transport.least_trained == least
+    with pytest.raises(UsageError, match="every round of 2 would fail: at most 0 of its buffers count, for each needs"):
+        transport.require_places(2, 2)
+
+
+def test_sums_of_two_are_asked_for_by_a_size_of_two():
+    assert SecureSum(2).least_trained == SecureSum(2, smallest=2).least_trained == 2
+    assert SecureSum(2).buffers(2) == [(2, 2)]
+    with pytest.raises(UsageError, match="a smallest of at least 3 where the size is 3 or more"):
+        SecureSum(3, smallest=2)
+
+
 def test_who_has_no_samples_hides_nobody():
-    """A buffer is opened where two with samples are in it; its mean is over all, an emptied client among them."""
+    """A buffer is opened where enough with samples are in it; its mean is over all, an emptied client among them."""
     rows = updates_of(1, 6, torch.float64)
-    for number, transport in product(range(1, 13), (SecureSum(2), SecureSum(3), SecureSum(3, smallest=3))):
-        size, fewest = transport.size, 3 if transport.smallest == 3 else 2
+    for number, transport in product(range(1, 13), (SecureSum(2), SecureSum(3), SecureSum(6))):
+        size, fewest = transport.size, min(3, transport.size)
         delivery, told = summed(transport, rows, number=number, clients=CLIENTS)
         lot = context_of(CLIENTS, torch.float64, number).at(Part("transport"), transport).shared
         buffers = lot.permutation("order", 6).reshape(-1, size).tolist()
         opened = [sorted(some) for some in buffers if len({*some} - {1}) >= fewest]
-        assert opened == [sorted(some) for some in buffers if 1 not in some or (size, fewest) == (3, 2)]
+        assert opened == [sorted(some) for some in buffers if 1 not in some or size == 6]
         assert (told.discarded, told.rows) == (len(buffers) - len(opened), (size,) * len(buffers))
         assert torch.allclose(delivery.rows, torch.stack([rows[some].mean(dim=0) for some in opened]), rtol=1e-15)
         sent = sorted(place for some in opened for place in some)
@@ -584,9 +612,9 @@ def test_what_can_never_deliver_is_refused(tmp_path):
 
 def test_what_can_never_deliver_for_want_of_samples_is_refused():
     """Of so many participations with samples so many buffers count at most: the lot that is best for them."""
-    for places, trained, options in product(range(9), range(9), ({}, {"smallest": 2}, {"smallest": 3}, {"size": 3})):
+    for places, trained, options in product(range(9), range(9), ({}, {"smallest": 2}, {"smallest": 3}, {"size": 4})):
         transport = SecureSum(**options)
-        fewest = 2 if transport.smallest == "complete" else transport.smallest
+        fewest = min(transport.size, 3) if transport.smallest == "complete" else transport.smallest
         best, left = 0, trained
         for size in sizes(places, transport.size):
             if size >= fewest and left >= fewest:

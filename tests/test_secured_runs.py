@@ -4,6 +4,7 @@ import secrets as system
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,11 @@ from fuaudit import load_run, registry, train, unlearn, verify
 from fuaudit.audits.transcript.known import wrong_rule
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.formats.forms import canonical_json
-from fuaudit.plans import Request
+from fuaudit.plans import Request, UniformLaw
 from fuaudit.runs.ledger import ledger_of, suite_of, wrong_course
 from fuaudit.runs.platforms import versions
+from fuaudit.runs.sums import sums_of
+from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure import bfv, masked, pairs, slots, streams
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT, SCARY
@@ -48,6 +51,15 @@ FEDREP = FEDAVG | {
     "transport": {"use": "secure-sum", "size": 2},
     "server": [{"use": "coordinate-median"}],
 }
+THIN = FEDAVG | {
+    "partition": {"use": "iid", "clients": 5},
+    "learner": {
+        **{"use": "dropouts", "scenario": "static", "probability": 0.5, "first_all": False},
+        **{"rounds": 8, "steps": 1, "batch": 2, "step_size": 0.2},
+    },
+    "transport": {"use": "secure-sum", "size": 3},
+}
+"""Some rounds have two clients, and sums are of three."""
 BITS = {"use": "alie", "clients": [3]}
 NOISY = FEDAVG | {"client": [NOISE, QUANTISE]}
 SHARES = FEDAVG | {"client": [{"use": "skellam-noise", "norm": 0.5, "noise": 0.5, "bits": 12}]}
@@ -82,6 +94,28 @@ def test_every_suite_gives_one_run(tmp_path, monkeypatch, tables):
     suspects = [event["clients"] for event in told if event["kind"] == "suspected"]
     assert len(suspects) == (len(runs) * 2 if tables is INFINITE else 0)
     assert all(3 in clients and len(clients) == 2 for clients in suspects)
+
+
+def test_a_round_of_two_opens_no_sum_where_sums_are_of_three(tmp_path, quick):
+    """Its model would be the sum, from which each of the two takes her own row: by every suite, and without one."""
+    runs = {suite: trained(tmp_path / str(suite), THIN, suite) for suite in (None, *EXACT)}
+    assert len({run.digest for run in runs.values()}) == 1
+    came = [len(cohort) for cohort in runs[None].participation["cohorts"]]
+    assert 2 in came
+    assert max(came) > 2
+    for suite, run in runs.items():
+        stayed = [bool(one.equal(other)) for one, other in pairwise(run.models[number] for number in range(9))]
+        assert stayed == [number < 3 for number in came]
+        assert [line["told"][-1]["failed"] for line in run.ledger.of_kind("round")] == stayed
+        terms = {entry.round for entry in chain_of(run.path).entries if entry.step == "terms"} if suite else ()
+        assert not any(came[number - 1] < 3 for number in terms)
+        # nobody's row is open in a round that opens nothing: two of three have to collude
+        assert (sums_of(run).over(1)[0], sums_of(run).over(0)[0]) == (suite == "plain", suite == "plain")
+    view = seal(runs["mask"], tmp_path / "view")
+    for one, data in ((runs["mask"], tiny_dataset()), (view, None)):
+        found = {f.audit: f for f in verify(one, "secure-aggregation", data=data, save=False).findings}
+        assert [found[audit].verdict for audit in ("transcript", "aggregation-attacks")] == ["PASS", "PASS"]
+        assert not [line for line in found["transcript"].assumptions if "all that was opened of a round" in line]
 
 
 @contextmanager
@@ -163,7 +197,7 @@ WRONG = {
     "rows in the clear": ({name: FEDAVG[name] for name in FEDAVG if name != "transport"}, "has no sums"),
     "pairs of clients": (FEDAVG | {"transport": {"use": "sparse-sum", "alpha": 0.5}}, "has no sums"),
     "rounds that are not stored": (FEDAVG | {"run": FEDAVG["run"] | {"checkpoint_every": 2}}, "every round stored"),
-    "two of many": (FEDAVG | {"transport": {"use": "secure-sum", "size": 3, "smallest": 2}}, "from 2 rows on"),
+    "two of many": (FEDAVG | {"transport": {"use": "secure-sum", "size": 3, "smallest": 2}}, "opens no sum of two"),
     "large buffers": (FEDAVG | {"transport": {"use": "secure-sum", "size": 17}}, "2 to 32 clients, not of 33"),
 }
 
@@ -197,13 +231,13 @@ EMPTIED = NOISY | {"client": [{"use": "gaussian-noise", "norm": 0.5, "noise": 1.
 
 @pytest.mark.parametrize(
     ("server", "size", "clients", "refused"),
-    [(KRUM, 3, 9, True), (KRUM, 4, 12, False), ({"use": "mean"}, 2, 4, True), ({"use": "mean"}, 3, 6, False)],
-    ids=["a sum of three", "a sum of four", "one of two sums of two is left", "two sums of two are left"],
+    [(KRUM, 3, 9, False), (KRUM, 4, 12, False), ({"use": "mean"}, 2, 4, True), ({"use": "mean"}, 3, 6, False)],
+    ids=["sums of three", "sums of four", "one of two sums of two is left", "one sum of three is left"],
 )
 def test_a_request_that_empties_a_client_is_refused_where_a_sum_of_two_could_be_published(
     tmp_path, monkeypatch, server, size, clients, refused
 ):
-    """An emptied client hides nobody, so a sum of three with her is one of two, of which each has the other's row."""
+    """An emptied client hides nobody: where sums are of two, and one is left, its two have each other's row."""
     parent = trained(tmp_path / "parent", published(EMPTIED, server, size=size, clients=clients), "plain")
     request, out = Request.of([], parent.original.samples[0]), tmp_path / "child"
     if not refused:
@@ -236,11 +270,15 @@ class NeedsThree(Mean):
 
 def test_a_rule_is_not_asked_of_fewer_rows_than_it_needs():
     """A round with so few fails, and opens no sum."""
-    buffers = [Buffer(2, 2)] * 4
-    require_unpublished(Exchange(Chain((NeedsThree(),))), buffers, "plain")
+    buffers, law = [Buffer(2, 2)] * 4, UniformLaw(rounds=2, cohort_size=2, steps=1, batch_size=1)
+    require_unpublished(
+        Exchange(Chain((NeedsThree(),))), buffers, "plain", UniformLaw(rounds=2, cohort_size=2, steps=1, batch_size=1)
+    )
     for shown in (NeedsThree(2), NeedsThree(3, 3), NeedsThree(3, 4)):
         with pytest.raises(UsageError, match="may publish a sum as it is"):
-            require_unpublished(Exchange(Chain((shown,))), buffers, "plain")
+            require_unpublished(
+                Exchange(Chain((shown,))), buffers, "plain", UniformLaw(rounds=2, cohort_size=2, steps=1, batch_size=1)
+            )
 
 
 def partners_rows(rule, rows):

@@ -35,6 +35,7 @@ from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.seal import seal
 from fuaudit.workflow.secured import size_of_transcript
 from fuaudit.workflow.train import prepare
 from fuaudit.workflow.transcripts import Keeper, kept
@@ -138,6 +139,19 @@ def test_other_trainings_pass_and_buffers_that_were_not_played_are_named(tmp_pat
                     and one.round == number} == {
                 place: members for place, members in enumerate(drawn) if 3 not in members
             }  # fmt: skip
+
+
+def test_a_round_that_is_one_sum_of_two_is_named(tmp_path):
+    """A size of 2 asks for it: each of the two takes her own row from the model, whatever the rule."""
+    tables = NOISY | {"learner": NOISY["learner"] | {"cohort": 2}, "transport": {"use": "secure-sum", "size": 2}}
+    run = trained(tmp_path / "run", tables, "mask")
+    named = [
+        [line for line in found.assumptions if "one sum of two clients is all that was opened of a round" in line]
+        for found in (examined(run), examined(seal(run, tmp_path / "view"), data=False))
+    ]
+    members = ", ".join(map(str, sorted(run.participation["cohorts"][0])))
+    assert [len(lines) for lines in named] == [1, 1]
+    assert all(f"as in 2 rounds (the first is round 1, with clients {members})" in lines[0] for lines in named)
 
 
 def lots_of(run, number):

@@ -3,10 +3,11 @@
 Operators here have code of their own: it opens what an honest transport discards.
 """
 
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
+from pathlib import Path
 
 import pytest
 from fuaudit_plugins.secure_sum import SecureSum
@@ -18,13 +19,17 @@ from tests_support import AUDIT_KEY
 from fuaudit import verify
 from fuaudit.audits.transcript.audit import _checked
 from fuaudit.audits.transcript.known import left_alone
+from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population
+from fuaudit.registry import build
 from fuaudit.runs.sums import sums_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.testing.tiny import tiny_config
 from fuaudit.training import one_round
+from fuaudit.training.exchange import exchange_of
+from fuaudit.training.publishing import buffers_in, require_unpublished
 from fuaudit.workflow import begin
 from fuaudit.workflow.seal import seal
 
@@ -66,7 +71,7 @@ def test_a_buffer_that_is_smaller_than_the_config_opens_is_found(tmp_path, monke
     """Of seven in twos one buffer has three clients. From three rows on a buffer opens, so the other two do not."""
     tables = dropouts(7, batches, size=2, smallest=3)
     assert looked_at(seal(trained(tmp_path / "honest", tables, "bfv+mask"), tmp_path / "its view")).verdict == "PASS"
-    with hostile(monkeypatch, _fewest=property(lambda self: 2)):
+    with hostile(monkeypatch, least_trained=property(lambda self: 2)):
         run = trained(tmp_path / "run", tables, "bfv+mask")
     assert {one.buffer for one in messages(run) if one.step == "receipt"} == {0, 1, 2}
     for found in both(run, tmp_path):
@@ -172,13 +177,22 @@ def test_a_round_without_sums_is_not_said_to_go_on(tmp_path):
     }
 
 
+@dataclass(frozen=True)
+class SumsOfTwo(SecureSum):
+    """A transport that opens each buffer which is complete, if two of its clients have samples."""
+
+    @property
+    def least_trained(self):
+        return 2
+
+
 def test_a_rule_that_publishes_a_sum_is_refused_where_batches_can_be_empty(tmp_path, monkeypatch):
-    """Whatever the size: all but two can be without samples in a round. With noise in each step a row is noise."""
-    tables = dropouts(9, SPARSE, size=3, server=[KRUM])
+    """Then all but two of a sum can be without samples, unless its transport sees to more of them."""
+    tables = dropouts(9, SPARSE, size=2, server=[KRUM])
     with pytest.raises(UsageError, match=r"as batches can be empty, and who drew nothing hides nobody: .* subtracts"):
         trained(tmp_path / "run", tables, "plain")
     assert not (tmp_path / "run").exists()
-    trained(tmp_path / "noisy", tables | {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}, "plain")
+    trained(tmp_path / "three", dropouts(9, SPARSE, size=3, server=[KRUM]), "plain")
     with monkeypatch.context() as patch:  # the training of an operator refuses nothing
         patch.setattr("fuaudit.workflow.secured.require_unpublished", lambda *_: None)
         run = trained(tmp_path / "run", tables, "plain")
@@ -186,26 +200,46 @@ def test_a_rule_that_publishes_a_sum_is_refused_where_batches_can_be_empty(tmp_p
         assert (found.verdict, found.details[0][:5]) == ("FAIL", "rule:")
 
 
+@pytest.mark.parametrize(
+    ("transport", "batches", "solver", "refused"),
+    [
+        (SumsOfTwo(4), SPARSE, {}, True),
+        (SecureSum(4), SPARSE, {}, False),
+        (SumsOfTwo(4), EPOCHS, {}, False),
+        (SumsOfTwo(4), SPARSE, {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}, False),
+    ],
+    ids=["two may be left", "three at least", "batches are never empty", "whoever drew nothing sends noise"],
+)
+def test_sums_are_as_large_as_a_transport_or_a_law_sees_to(transport, batches, solver, refused):
+    tables = dropouts(16, batches, size=4, server=[KRUM]) | solver
+    config = resolve(tables)
+    law, exchange = build("learners", config.learner).law, replace(exchange_of(config), transport=transport)
+    with pytest.raises(UsageError, match="may publish") if refused else nullcontext():
+        require_unpublished(exchange, buffers_in(exchange, law, 16), "plain", law)
+    with pytest.raises(UsageError, match="may publish") if transport == SumsOfTwo(4) else nullcontext():
+        require_unpublished(exchange, buffers_in(exchange, law, 16), "plain", law, empty=2)
+
+
 def test_exposure_is_that_of_who_drew_samples_in_each_round(tmp_path):
-    """Six in sums of three. Of e without samples one colluder has a row where both others of hers are among these."""
-    run = trained(tmp_path / "run", dropouts(6, SPARSE, rounds=6, size=3), "plain")
-    empties = [sum(not run.plan.batch(n, 1, client, 0) for client in range(6)) for n in range(1, 7)]
+    """Eight in sums of four. Of e without samples two colluders have a row where one of these is with them."""
+    run = trained(tmp_path / "run", dropouts(8, SPARSE, rounds=6, size=4), "plain")
+    empties = [sum(not run.plan.batch(n, 1, client, 0) for client in range(8)) for n in range(1, 7)]
     assert len({*empties}) > 2
     for suite in (None, "bfv"):
         sums = replace(sums_of(run), suite=suite)
         chances = [by_listing(empty) for empty in empties]
-        assert sums.over(1) == (pytest.approx(max(chances)), pytest.approx(1 - prod(1 - chance for chance in chances)))
-        assert (sums.fewest, sums.empty, sums.all_told) == (1, max(empties), True)
-        assert f"with 1 colluding client, beside up to {max(empties)} clients without samples" in sums.in_short
+        assert sums.over(2) == (pytest.approx(max(chances)), pytest.approx(1 - prod(1 - chance for chance in chances)))
+        assert (sums.fewest, sums.empty, sums.all_told) == (2, max(empties), True)
+        assert f"with 2 colluding clients, and not with fewer, beside up to {max(empties)} clients" in sums.in_short
 
 
 def by_listing(empty):
-    """With which chance one colluder and a client with samples are with one who has none in a sum of three of six."""
-    if empty > 4:
+    """With which chance two colluders and a client with samples are with one who has none in a sum of four of eight."""
+    if empty > 5:
         return 0
-    others = [*["colluder"], *["empty"] * empty, *["honest"] * (4 - empty)]
-    sums = [*combinations(others, 2)]
-    return sum("colluder" in two and "honest" not in two for two in sums) / len(sums)
+    others = [*["colluder"] * 2, *["empty"] * empty, *["honest"] * (5 - empty)]
+    sums = [*combinations(others, 3)]
+    return sum(some.count("colluder") == 2 and "honest" not in some for some in sums) / len(sums)
 
 
 def test_a_view_does_not_tell_who_drew_samples_and_says_so(tmp_path, fuaudit):
@@ -217,7 +251,7 @@ def test_a_view_does_not_tell_who_drew_samples_and_says_so(tmp_path, fuaudit):
     assert "not with fewer" not in sums.in_short
     assert sums.in_short in fuaudit("show", view.path)[1]
     verify(view.path, "secure-aggregation", key=AUDIT_KEY)
-    page = fuaudit("report", view.path, "--format", "md")[1]
+    page = Path(fuaudit("report", view.path, "--format", "md")[1].strip()).read_text()
     assert "How many there are is not told here" in page
     assert "as far as these drew samples" in page
     whole = seal(trained(tmp_path / "other", dropouts(6, EPOCHS, size=3), "bfv"), tmp_path / "other view")
@@ -225,14 +259,14 @@ def test_a_view_does_not_tell_who_drew_samples_and_says_so(tmp_path, fuaudit):
 
 
 def test_a_sum_that_is_left_alone_is_counted_by_who_drew_samples(tmp_path):
-    """Of two sums of three one is opened: the model tells it, and two of its clients drew samples."""
-    run = trained(tmp_path / "run", dropouts(6, SPARSE, rounds=6, size=3), "plain")
+    """Of two sums of two one is opened: the model tells it. Where four drew samples both are."""
+    run = trained(tmp_path / "run", dropouts(5, SPARSE, rounds=8, size=2), "plain")
     opened = {}
     for one in messages(run):
         if one.step == "terms":
             opened.setdefault(one.round, []).append(terms_of(one).members)
     drew = {n: [c for c in some[0] if run.plan.batch(n, 1, c, 0)] for n, some in opened.items() if len(some) == 1}
     due = [(number, opened[number][0]) for number, clients in drew.items() if len(clients) == 2]
-    assert due
+    assert {len(members) for _, members in due} == {2, 3}
     assert left_alone(run, _checked(run, None)) == due
     assert any(f"as in {len(due)} round" in line for line in examined(run).assumptions)

@@ -145,16 +145,17 @@ class Released:
 class Summing:
     """The sums of a run, as :class:`fuaudit.runs.sums.Sums` tells them.
 
-    ``alike`` has how many rounds have equal buffers, and of these size, from how many rows on they open, and how many.
-    ``untold`` are rounds of which nothing tells how many took part. ``exposed`` holds a number of colluders, and with
-    which chance a row is open to a server with them: in the worst round, and in the run. ``meetings`` says how often
-    two clients meet on average, and with which chance they ever do. ``holds`` are parts of the run that tell of rows.
+    ``alike`` has how many rounds have equal buffers, and of these size, from how many rows on they open, how many of
+    clients with samples are among these at least, and how many there are. ``untold`` are rounds of which nothing tells
+    how many took part. ``exposed`` holds a number of colluders, and with which chance a row is open to a server with
+    them: in the worst round, and in the run. ``meetings`` says how often two clients meet on average, and with which
+    chance they ever do. ``holds`` are parts of the run that tell of rows.
     ``empty`` is how many clients of a round are without samples in it at most, and ``all_told`` whether the run tells
     of all of them.
     """
 
     suite: str
-    alike: tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...]
+    alike: tuple[tuple[int, tuple[tuple[int, int, int, int], ...]], ...]
     untold: int
     feared: int
     empty: int
@@ -172,12 +173,12 @@ class Summing:
     @property
     def places(self) -> tuple[int, ...]:
         """The participations of rounds in which somebody took part, each number once, ascending."""
-        return tuple(sorted({sum(size * number for size, _, number in some) for _, some in self.alike if some}))
+        return tuple(sorted({sum(size * number for size, _, _, number in some) for _, some in self.alike if some}))
 
     @property
-    def buffers(self) -> tuple[tuple[int, int], ...]:
-        """The kinds of buffers of all rounds: size, and from how many rows on it opens."""
-        return tuple(sorted({(size, few) for _, some in self.alike for size, few, _ in some}))
+    def buffers(self) -> tuple[tuple[int, int, int], ...]:
+        """The kinds of buffers of all rounds: size, from how many rows on it opens, and how many with samples."""
+        return tuple(sorted({kind[:3] for _, some in self.alike for kind in some}))
 
 
 @dataclass(frozen=True)
@@ -514,18 +515,18 @@ def _summing(row: object) -> Summing:
     )
 
 
-def _alike(row: object) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+def _alike(row: object) -> tuple[int, tuple[tuple[int, int, int, int], ...]]:
     row = _mapping(row)
     (rounds,) = _whole([row["rounds"]])
     return rounds, tuple(map(_kind, _sequence(row["buffers"])))
 
 
-def _kind(row: object) -> tuple[int, int, int]:
+def _kind(row: object) -> tuple[int, int, int, int]:
     row = _mapping(row)
-    size, few, number = _whole([row["size"], row["opens_from"], row["number"]])
+    size, few, trained, number = _whole([row[word] for word in ("size", "opens_from", "with_samples", "number")])
     if not size or not number:
         _refuse("buffers")
-    return size, few, number
+    return size, few, trained, number
 
 
 def _exposed(row: object) -> tuple[int, float, float]:

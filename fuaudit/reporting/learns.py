@@ -61,7 +61,7 @@ OTHERS = {
 
 def lead(sums: Summing) -> list[str]:
     """What the sums are, in sentences."""
-    sizes = [size for size, _ in sums.buffers]
+    sizes = [size for size, *_ in sums.buffers]
     span, places = _span(sizes), _span(sums.places)
     made = f"Sums were made by the suite {sums.suite!r}, by the ledger." if sums.suite else NO_SUITE
     given = "every client's row, and so their sums" if sums.suite == "plain" else "sums of clients' rows, and no row"
@@ -85,22 +85,22 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 def smallest(sums: Summing) -> int:
-    """From how many rows on some buffer of a round opens, at least."""
-    opening = [Buffer(*pair) for pair in sums.buffers]
-    found = [fewest(sums.suite or None, one) for one in opening if fewest(sums.suite or None, one) <= one.size]
-    return min(found, default=0)
+    """How many clients with samples are behind a sum of some round, at least; 0 where no buffer opens."""
+    kinds = [Buffer(*kind) for kind in sums.buffers]
+    opening = [(fewest(sums.suite or None, one), one) for one in kinds]
+    return min((max(few - sums.empty, one.trained) for few, one in opening if few <= one.size), default=0)
 
 
 def who(sums: Summing) -> list[tuple[str, str, str]]:
     """Party, what it learns, and with whom it has one client's row."""
     learnt, together = SERVER[sums.suite]
     few = smallest(sums)
-    few = max(2, few - sums.empty) if few > 2 else few
     others = f"the {counted(few - 2, 'other client')} behind the sum" if few > 2 else "nobody"
     row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
     if few > 2 and not sums.all_told:
         others, row = f"{others}; nobody where these drew no samples", f"{row}, as far as these drew samples"
-    partner = ("Partner in a buffer", f"where she sees a sum, {row}; else what the public learns", others)
+    learns = f"where she sees a sum, {row}; else what the public learns" if few else "as the public: no buffer opens"
+    partner = ("Partner in a buffer", learns, others)
     parties = (("Server", learnt, together), *OTHERS.get(sums.suite, ()), partner)
     ran = "Who ran the training", OPERATOR, "nobody"
     return [ran, *parties, ("Auditor", *auditor(sums)), ("Public", PUBLIC, "as a partner, whoever is one")]
@@ -132,7 +132,7 @@ def chances_of(sums: Summing) -> str:
     worst = "In a round: in the worst one, as they have different numbers of clients. " * (len(sums.places) > 1)
     untold = f" Who took part in {counted(sums.untold, 'kept round')} is not told: more on top." * bool(sums.untold)
     shares = ", or enough of a buffer to hold both secrets of a client" * (sums.suite == "mask")
-    fewer = any(few < size for size, few in sums.buffers)
+    fewer = any(few < size for size, few, _ in sums.buffers)
     out = " The server says of others that they did not come, as far as buffers open without them." if fewer else ""
     return (
         "With which chance the row of an honest client who takes part is open to the server and colluders: these are "

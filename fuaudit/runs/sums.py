@@ -24,6 +24,7 @@ from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
 from fuaudit.training.events import VALUES
+from fuaudit.training.publishing import buffers_in
 
 if TYPE_CHECKING:
     from fuaudit.secure.sizes import Sent
@@ -36,8 +37,7 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
     """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
     if not offers(run.exchange.transport, "buffers"):  # then nobody counts places
         return ()
-    places = _places(run)
-    return tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ()
+    return buffers_in(run.exchange, run.law, _places(run))
 
 
 def _participations(run: Run) -> tuple[list[int], int]:
@@ -83,7 +83,7 @@ class Alike:
     Attributes:
         rounds: how many they are.
         buffers: those of each; none where nobody took part.
-        empty: how many clients of each are without samples in it: their rows are known, so they hide nobody.
+        empty: how many clients of each are without samples in it.
     """
 
     rounds: int
@@ -95,29 +95,20 @@ class Alike:
         """m, the participations of each."""
         return sum(buffer.size for buffer in self.buffers)
 
-    def chance(self, suite: str | None, colluders: int, empty: int) -> Fraction:
-        """With which chance a row is open in one of them, at most.
-
-        Rows without samples are known, and nobody has secrets of them. A complete buffer opens with two rows that have
-        some, so there a colluder is beside them, and all other rows are known: another way than that by a suite's keys.
-        """
-        if self.places - empty < 2:  # a buffer opens with two rows that have some
+    def chance(self, suite: str | None, colluders: int) -> Fraction:
+        """With which chance a row is open in one of them, at most; see :func:`fuaudit.secure.exposure.exposed`."""
+        if self.places <= self.empty:  # nobody has a row
             return Fraction(0)
-        bad = min(colluders, self.places - 1)
-        known = min(empty, self.places - 1 - bad) if bad else 0
-        if any(buffer.smallest < buffer.size for buffer in self.buffers):
-            return exposed(suite, self.buffers, bad + known)
-        both, empties, alone = (exposed(None, self.buffers, number) for number in (bad + known, known, bad))
-        return min(Fraction(1), exposed(suite, self.buffers, bad) + both - empties - alone)
+        return exposed(suite, self.buffers, min(colluders, self.places - self.empty - 1), self.empty)
 
     def table(self) -> dict[str, Any]:
         """For JSON: buffers of one kind are counted."""
         kinds = sorted(Counter(self.buffers).items(), key=lambda kind: (-kind[0].size, kind[0].smallest))
-        return {
-            "rounds": self.rounds,
-            "without_samples": self.empty,
-            "buffers": [{"size": one.size, "opens_from": one.smallest, "number": number} for one, number in kinds],
-        }
+        buffers = [
+            {"size": one.size, "opens_from": one.smallest, "with_samples": one.trained, "number": number}
+            for one, number in kinds
+        ]
+        return {"rounds": self.rounds, "without_samples": self.empty, "buffers": buffers}
 
 
 @dataclass(frozen=True)
@@ -164,7 +155,7 @@ class Sums:
 
     def over(self, colluders: int) -> tuple[float, float]:
         """With which chance a row is open in the worst round, and at least once in all rounds, at most."""
-        chances = [(some.chance(self.suite, colluders, some.empty), some.rounds) for some in self.alike]
+        chances = [(some.chance(self.suite, colluders), some.rounds) for some in self.alike]
         return float(max(chance for chance, _ in chances)), within_all(chances)
 
     @property
@@ -255,7 +246,7 @@ def sums_of(run: Run) -> Sums | None:
     numbers, untold = _participations(run)
     kinds = Counter(zip(numbers, _empties(run, len(numbers)), strict=True))
     alike = tuple(
-        Alike(rounds, tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else (), empty)
+        Alike(rounds, buffers_in(run.exchange, run.law, places), empty)
         for (places, empty), rounds in sorted(kinds.items(), reverse=True)
     )
     if not any(buffer.size > 1 for some in alike for buffer in some.buffers):

@@ -6,7 +6,6 @@ sealed view, which has none, nobody is known: :func:`all_told` says whether ther
 
 from __future__ import annotations
 
-from fuaudit.declared import says
 from fuaudit.runs.run import Run
 
 
@@ -15,7 +14,7 @@ def untrained(run: Run, number: int) -> frozenset[int]:
 
     Where steps have noise and batches can be empty all count, also who has no samples: her row is noise.
     """
-    if run.sealed or everybody_counts(run):
+    if run.sealed or run.exchange.counts_all(run.law):
         return frozenset()
     cohort, samples = run.participation["cohorts"][number - 1], run.populations[-1].samples
     without = {client for client in cohort if not samples.get(client)}
@@ -34,11 +33,6 @@ def hiding_nobody(run: Run, number: int) -> frozenset[int]:
     if run.sealed:
         return frozenset()
     return untrained(run, number) | run.emptied.intersection(run.participation["cohorts"][number - 1])
-
-
-def everybody_counts(run: Run) -> bool:
-    """Whether all clients count in sums, with samples or without: also of a sealed view."""
-    return run.exchange.drawing_solver and bool(says(run.law, "divisor"))
 
 
 def all_told(run: Run) -> bool:

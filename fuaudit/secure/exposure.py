@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb, prod
+from math import comb, expm1, log1p
 
 from fuaudit.secure.names import least_rows_of
 
@@ -26,10 +26,12 @@ class Buffer:
     Attributes:
         size: n, how many participations the lot puts into it, from 1.
         smallest: from how many rows on it is opened; n where it has to be complete, more where it never is.
+        trained: how many of these are of clients with samples at least.
     """
 
     size: int
     smallest: int
+    trained: int = 2
 
 
 def fewest(suite: str | None, buffer: Buffer) -> int:
@@ -43,61 +45,71 @@ def fewest(suite: str | None, buffer: Buffer) -> int:
 def partners_needed(suite: str | None, buffer: Buffer) -> int:
     """How many colluding partners in a buffer open a row of it; its size where no number of them does.
 
-    In ``plain`` none is needed. Behind ``mask`` there is a second way: as many clients as have to answer hold shares
-    enough of both secrets of anybody. From a buffer that need not be complete fewer do: the server tells some clients
-    that a row came, and the others that it did not, and each tells a share of one secret.
+    In ``plain`` none is needed, of a buffer that opens. Behind ``mask`` there is a second way: as many clients as have
+    to answer hold shares enough of both secrets of anybody. From a buffer that need not be complete fewer do: the
+    server tells some clients that a row came, and the others that it did not, and each tells a share of one secret.
     """
     few = fewest(suite, buffer)
-    if suite == "plain":
-        return 0
     if not 2 <= few <= buffer.size:
         return buffer.size
+    if suite == "plain":
+        return 0
     if suite != "mask":
         return few - 1
     shares = fewest("mask", Buffer(buffer.size, 2))
     return max(1, min(few - 1, shares if few == buffer.size else 2 * shares - buffer.size))
 
 
-def exposed(suite: str | None, buffers: Sequence[Buffer], colluders: int) -> Fraction:
+def exposed(suite: str | None, buffers: Sequence[Buffer], colluders: int, empty: int = 0) -> Fraction:
     """With which chance the row of an honest client who takes part is open to the server in a round.
+
+    Who has no samples hides nobody: her row is known. She counts in no sum, and nobody has secrets of hers.
 
     Args:
         buffers: those of the round, m participations of m clients in all.
-        colluders: f, how many of these collude with the server, from 0 to m - 1.
+        colluders: f, how many of these collude with the server, from 0.
+        empty: how many others have no samples in the round, from 0.
 
     Raises:
         ValueError: there are not as many others.
     """
     places = sum(buffer.size for buffer in buffers)
-    if not 0 <= colluders < places:
-        raise ValueError(f"of {places} clients 0 to {places - 1} can collude against one, not {colluders}")
+    if min(colluders, empty) < 0 or colluders + empty >= places:
+        raise ValueError(f"of {places} clients {colluders} collude and {empty} are empty, and one has a row")
     return sum(
         (
-            number * Fraction(one.size, places) * _at_least(partners_needed(suite, one), one.size, places, colluders)
+            number * Fraction(one.size, places) * _opened(suite, one, places - 1, colluders, empty)
             for one, number in Counter(buffers).items()
         ),
         Fraction(0),
     )
 
 
-def _at_least(needed: int, size: int, places: int, colluders: int) -> Fraction:
-    """The chance that of the size - 1 partners of a client, drawn from places - 1 others, enough collude."""
-    others, partners = places - 1, size - 1
-    ways = sum(comb(colluders, k) * comb(others - colluders, partners - k) for k in range(needed, partners + 1))
+def _opened(suite: str | None, buffer: Buffer, others: int, colluders: int, empty: int) -> Fraction:
+    """The chance that the partners of a client in a buffer, drawn from so many others, open her row."""
+    few, needed, partners = fewest(suite, buffer), partners_needed(suite, buffer), buffer.size - 1
+    honest = others - colluders - empty
+    ways = sum(
+        comb(colluders, bad) * comb(empty, known) * comb(honest, partners - bad - known)
+        for bad in range(partners + 1)
+        for known in range(partners - bad + 1)
+        if bad >= needed or (bad + known >= few - 1 >= 1 and bad >= buffer.trained - 1)
+    )
     return Fraction(ways, comb(others, partners))
 
 
-def within(chance: Fraction, rounds: int) -> float:
-    """With which chance it happens at least once in so many rounds, each with a lot of its own; rounded once a round.
-
-    A fraction would have as many digits as all of the rounds together.
-    """
-    return 1 - float(1 - chance) ** rounds
-
-
 def within_all(chances: Iterable[tuple[Fraction, int]]) -> float:
-    """With which chance it happens at least once where each chance is that of so many rounds; see :func:`within`."""
-    return 1 - prod(float(1 - chance) ** rounds for chance, rounds in chances)
+    """With which chance it happens at least once where each chance is that of so many rounds.
+
+    A fraction would have as many digits as all of the rounds together. So logarithms are added up: they keep their
+    relative precision also where chances are far below that of 1.
+    """
+    never = 0.0
+    for chance, rounds in chances:
+        if rounds and float(chance) == 1:
+            return 1.0
+        never += rounds and rounds * log1p(-float(chance))
+    return -expm1(never)
 
 
 def meeting(buffers: Sequence[Buffer]) -> Fraction:

@@ -66,7 +66,7 @@ def _check_rounds(
             others = [_turned(transport, trial, row) for row in range(count)]
             _check_sent(transport, came, others, trial, problems)
             if must_say(transport, "shows") == "sums":
-                _check_sums(came, trial, _bears(came, others), says(transport, "sparse"), problems)
+                _check_sums(transport, came, trial, _bears(came, others), problems)
                 _check_finite(transport, trial, problems)
                 _check_enough(transport, trial, problems)
             else:
@@ -137,15 +137,19 @@ def _check_sent(transport: Any, came: Delivery, others: list[Delivery], trial: T
     )
 
 
-def _check_sums(came: Delivery, trial: Trial, bears: Tensor, sparse: bool, problems: Problems) -> None:
+def _check_sums(transport: Any, came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:
+    sparse, least = says(transport, "sparse"), says(transport, "least_trained")
     counted = _places(trial.context.cohort.counted(len(came.rows)))
     told = "behind sums it names who is in them: cohort.counted(b) is all that may be known"
     problems.require(torch.equal(_places(came.cohort), counted), told)
     numbers = bears.sum(dim=0)
     problems.require(bool((numbers != 1).all()), "what it shows as a sum is the row of one participation")
     trained = trial.context.cohort.trained
+    behind = bears[trained].sum(dim=0)
     told = "what it shows as a sum is of one participation with samples: others (not cohort.trained) hide nobody"
-    problems.require(bool((bears[trained].sum(dim=0) != 1).all()), told)
+    problems.require(bool((behind != 1).all()), told)
+    told = f"what it shows as a sum is of fewer participations with samples than least_trained, which is {least}"
+    problems.require(bool(((behind <= 1) | (behind >= least)).all()), told)
     few = (came.sent[trained] != 0).sum(dim=0) == 1
     problems.require(not (sparse and bool(few.any())), "a coordinate that it shows is of one participation")
     once = bool((bears.sum(dim=1) <= 1).all())

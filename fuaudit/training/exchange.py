@@ -186,6 +186,10 @@ class Exchange:
         """
         return self.drawing_solver or always_draws(law)
 
+    def counts_all(self, law: Law) -> bool:
+        """Whether all participants count in sums, also who has no samples, see :attr:`~.rounds.Cohort.empties`."""
+        return self.drawing_solver and bool(says(law, "divisor"))
+
     @property
     def telling(self) -> frozenset[str]:
         """The parts that may tell of a round: fuaudit's own tell nothing, and neither do Byzantine clients.

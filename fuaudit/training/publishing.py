@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.registry import called
 from fuaudit.secure.exposure import Buffer, fewest
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.stages import least_rows, published
 
+if TYPE_CHECKING:
+    from fuaudit.plans import Law
+
 LARGER = (
-    "Give the transport a size of 3 or more, or use a rule that adds up several sums, such as "
-    '"geometric-median", "mean", or "multi-krum" with a keep of 2 or more.'
-)
-NEVER_EMPTY = (
-    'Use batches that are never empty (of a fixed size, or epochs), or steps with noise (the solver "dpsgd"); or a '
-    'rule that adds up several sums, such as "geometric-median", "mean", or "multi-krum" with a keep of 2 or more.'
+    "Use sums of three clients with samples or more (secure-sum with a size of 3 or more), or a rule that adds up "
+    'several sums, such as "geometric-median", "mean", or "multi-krum" with a keep of 2 or more.'
 )
 ERASE_WHOLE = (
     "Erase a client as a whole where no samples of hers are left: then she is in no buffer. Or train with larger "
@@ -24,26 +25,35 @@ ERASE_WHOLE = (
 )
 
 
-def require_unpublished(
-    exchange: Exchange, buffers: Sequence[Buffer], suite: str, empty: int = 0, all_train: bool = True
-) -> None:
+def buffers_in(exchange: Exchange, law: Law, places: int) -> tuple[Buffer, ...]:
+    """The buffers of a round of so many participations; none where the transport says nothing of them.
+
+    Where everybody counts, see :meth:`~.exchange.Exchange.counts_all`, some of those behind a sum can be noise alone.
+    """
+    trained = 2 if exchange.counts_all(law) else says(exchange.transport, "least_trained")
+    return tuple(Buffer(*pair, trained) for pair in exchange.buffers(places)) if places else ()
+
+
+def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str, law: Law, empty: int = 0) -> None:
     """Refuse a rule that may publish a sum of two, in rounds with such buffers at most.
 
     Whoever is in it subtracts her own row, and has the other's. How many sums come nobody knows before: clients may
     not come, and sums are discarded. So every number of them is asked for, from two on and from what a rule needs: one
     alone is all that there is, and a round that has fewer than a rule needs fails, and opens none. Of clients ``empty``
-    ones have no samples and hide nobody: a lot can put them into one buffer, and a buffer of which fewer than two have
-    some is not opened, so that another one is left alone.
+    ones have no samples and hide nobody: a lot can put them into one buffer, and a buffer of which too few have some is
+    not opened, so that another one is left alone.
 
-    Unless ``all_train``, see :meth:`~.exchange.Exchange.trains_all`, as many others as you like can be without samples
-    in a round. So no sum is large enough for a rule that publishes one. That such a buffer is left alone, whatever the
-    rule, is a chance that grows with how many batches are empty: an audit counts these rounds, and refuses none.
+    Where batches of the law can be empty, see :meth:`~.exchange.Exchange.trains_all`, any number of others can be
+    without samples in a round. Then a sum is large enough where the transport sees to that alone (``least_trained``).
+    That a smaller one is left alone, whatever the rule, is a chance that grows with how many batches are empty: an
+    audit counts these rounds, and refuses none.
 
     Raises:
         UsageError: the server has such a rule, and a buffer may open from two rows of data on; or one such buffer may
             be all that is opened of several.
     """
-    if all_train and all(fewest(suite, buffer) - empty > 2 for buffer in buffers):
+    all_train = exchange.trains_all(law)
+    if all(max(buffer.trained, (fewest(suite, buffer) - empty) * all_train) > 2 for buffer in buffers):
         return
     without = " where clients without samples hide nobody" * bool(empty)
     without = without if all_train else ", as batches can be empty, and who drew nothing hides nobody"
@@ -55,7 +65,7 @@ def require_unpublished(
             raise UsageError(
                 f"the {called(stage)} may publish {what}, and the {called(exchange.transport)} has sums of two"
                 f"{without}: whoever is in one subtracts her own row, and has the other client's",
-                (ERASE_WHOLE if empty else LARGER) if all_train else NEVER_EMPTY,
+                ERASE_WHOLE if empty else LARGER,
             )
 
 

@@ -20,13 +20,12 @@ from fuaudit.runs.ledger import Ledger, suite_of
 from fuaudit.runs.noise import Noise, noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.run import Run
-from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.refusal import ANEW
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, remembered
 from fuaudit.training.exchange import exchange_of
-from fuaudit.training.publishing import require_unpublished
+from fuaudit.training.publishing import buffers_in, require_unpublished
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.workflow.transcripts import kept, messages_after
@@ -104,9 +103,8 @@ def require_secured(ready: Setup, suite: str | None, population: Population, apa
         exchange = ready.procedure.exchange
         if suite is not None:
             law = ready.learner.law
-            places = law.places(population.of_laws)
-            found = [Buffer(*pair) for pair in exchange.buffers(places)]
-            require_unpublished(exchange, found, suite, population.empty, exchange.trains_all(law))
+            buffers = buffers_in(exchange, law, law.places(population.of_laws))
+            require_unpublished(exchange, buffers, suite, law, population.empty)
 
 
 def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int) -> int:

@@ -123,7 +123,7 @@ UNPLAYED = (
     "the word of the operator, who can have opened their sums and recorded nothing."
 )
 ALONE = (
-    "Where one sum of two clients is all that was opened of several, as in {} (the first is round {}, with clients "
+    "Where one sum of two clients is all that was opened of a round, as in {} (the first is round {}, with clients "
     "{}), these clients keep to themselves what the model tells them: each has her own row, and so the other's."
 )
 SOME = 10
@@ -282,7 +282,7 @@ def _first(lines: Sequence[str]) -> list[str]:
 
 
 def _on_unplayed(run: Run, checked: Checked) -> list[str]:
-    """What a PASS takes on trust of buffers that were drawn, and of which no message is there."""
+    """What a PASS takes on trust of buffers that were drawn, and of which no message is there; and of sums alone."""
     found = [UNPLAYED.format(counted(len(checked.unplayed), "buffer"))] if checked.unplayed else []
     if alone := left_alone(run, checked):
         number, members = alone[0]

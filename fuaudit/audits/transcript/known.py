@@ -81,15 +81,14 @@ def known_of(run: Run, columns: Columns | None) -> Known:
 
 
 def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
-    """Rounds of which one sum was opened though several were drawn, and the clients of it: two of them have samples.
+    """Rounds of which one sum alone was opened, and the clients of it: two of them have samples.
 
     Whatever the rule, the model tells this sum, and each of the two has her own row.
     """
-    several = {number for number, _ in checked.unplayed}
     found: dict[int, list[tuple[int, ...]]] = {}
     for (number, _), one in sorted(checked.opened.items()):
         found.setdefault(number, []).append(tuple(one.members))
-    alone = [(number, members[0]) for number, members in found.items() if number in several and len(members) == 1]
+    alone = [(number, members[0]) for number, members in found.items() if len(members) == 1]
     return [(number, members) for number, members in alone if len({*members} - hiding_nobody(run, number)) <= 2]
 
 
@@ -190,9 +189,8 @@ def wrong_rule(run: Run) -> Iterator[Wrong]:
 
     Clients without samples hide nobody. Of a sealed view those are unknown whose samples were erased one by one.
     """
-    exchange, all_train = run.exchange, run.exchange.trains_all(run.law)
     try:
-        require_unpublished(exchange, buffers_of(run), str(suite_of(run.ledger)), len(run.emptied), all_train)
+        require_unpublished(run.exchange, buffers_of(run), str(suite_of(run.ledger)), run.law, len(run.emptied))
     except UsageError as error:
         yield Wrong("rule", str(error.args[0]))
 

@@ -14,7 +14,7 @@ from typing import Any
 from fuaudit.audits.transcript.known import TRANSPORT, cohort_of, must_fail, told_rounds
 from fuaudit.declared import offers
 from fuaudit.runs.run import Run
-from fuaudit.runs.untrained import all_told, everybody_counts
+from fuaudit.runs.untrained import all_told
 from fuaudit.secure.recheck import Checked, Wrong
 from fuaudit.training.events import NOT_FINITE
 
@@ -37,7 +37,7 @@ def left_out(run: Run, checked: Checked) -> Iterator[Wrong]:
         sentences = [*_wrong_sums(told, [size for size, _ in buffers]), *_wrong_suspects(run, told, unplayed)]
         if places and offers(transport, "fails") and len(unplayed) == len(buffers):
             sentences += _wrong_silence(told)
-        if not sentences and places and (everybody_counts(run) or all_told(run)):
+        if not sentences and places and (run.exchange.counts_all(run.law) or all_told(run)):
             large = {size for size, smallest in buffers if size >= smallest}  # smaller ones are never asked for
             due = [members for members in unplayed if len(members) in large]
             sentences += _without_reason(run, told, due, sum(size in large for size, _ in buffers))
