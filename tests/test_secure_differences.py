@@ -105,6 +105,21 @@ def test_noise_of_steps_is_told_as_it_is_in_an_update(tmp_path):
     assert noise.hides
 
 
+def test_of_noise_that_a_later_stage_may_shrink_nobody_says_how_much_is_left(tmp_path, monkeypatch):
+    """Clipped to a thousandth a row has less than a step of it, and 154 were told. Who deviates clips nobody else."""
+    noise, round_ = NOISY["client"]
+    last = {"use": "clip", "norm": 1e-3}
+    for client, due in (([noise, last, round_], None), ([noise, {"use": "alie", "clients": [3]}, round_], 154)):
+        parent = trained(tmp_path / f"{due}", NOISY | {"client": client}, "plain")
+        found = noise_of(parent)
+        assert (found.steps if due is None else round(found.steps), found.hides) == (due, due is not None)
+        if due is None:
+            with pytest.raises(UsageError, match="nobody can say how many steps of the numbers that are opened: below"):
+                unlearn(parent, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
+            child = child_of(parent, tmp_path / "child", "retrain", monkeypatch)
+            assert examined(child, parent).verdict == "INCONCLUSIVE"
+
+
 def test_noise_that_is_taken_back_is_named(tmp_path):
     """Behind error-feedback the noise of a round is subtracted in the next: totals of rounds have that of one."""
     behind = {"client": [{"use": "error-feedback"}, *NOISY["client"]]}

@@ -14,12 +14,13 @@ import numpy as np
 from torch import Tensor
 
 from fuaudit.budgets.family import Release
-from fuaudit.declared import must_say, offers, says
+from fuaudit.declared import is_agreement, must_say, offers, says
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
 from fuaudit.secure.suites import Books
 from fuaudit.training.execute import StepSizes
+from fuaudit.training.grid import grid_of
 from fuaudit.training.releases import NOISY
 
 
@@ -45,10 +46,12 @@ class Noise:
     @property
     def in_words(self) -> str:
         """How much it is."""
-        steps = "nobody can say how many" if self.steps is None else f"{self.steps:.3g}"
+        share = f"{self.share:.3g} times what is clipped in front of it"
+        if self.steps is None:
+            return f"the noise of a client is {share}, and nobody can say how many steps of the numbers that are opened"
         return (
-            f"the noise of a client has a standard deviation of {steps} steps of the numbers that are opened, and of "
-            f"{self.share:.3g} times what is clipped in front of it"
+            f"the noise of a client has a standard deviation of {self.steps:.3g} steps of the numbers that are opened, "
+            f"and of {share}"
         )
 
 
@@ -84,9 +87,10 @@ def noise_of(run: Run, model: Tensor | None = None) -> Noise | None:
 
 def _noise(run: Run, release: Release, model: Tensor) -> Noise:
     told: dict[str, Any] = dict(release.parameters)
-    share, step, cancels = float(told["noise"]), step_of(run, model), _is_taken_back(run, release.part)
+    share, cancels = float(told["noise"]), _is_taken_back(run, release.part)
+    step = step_of(run, model) if _is_sent_as_drawn(run, release.part) else None
     if release.mechanism == "skellam":
-        return Noise(share, share * sqrt(told["squares"]), cancels)
+        return Noise(share, None if step is None else share * sqrt(told["squares"]), cancels)
     deviation = share * float(told["norm"])
     if release.mechanism == "dpsgd":  # one step of a client at least, in the round with the shortest
         batch = _divisor(run)
@@ -101,6 +105,18 @@ def _is_taken_back(run: Run, part: str) -> bool:
     kind, _, number = part.partition(".")
     before = run.exchange.client_stages.stages[: int(number)] if kind == "client" else ()
     return any(offers(stage, "settle") and not says(stage, "answered") for stage in before)
+
+
+def _is_sent_as_drawn(run: Run, part: str) -> bool:
+    """Whether the noise of a part is in what honest clients send as it was drawn.
+
+    Behind it they choose coordinates or round, which leaves it there. Any other stage, such as one that clips, may make
+    it less, and nobody can say by how much.
+    """
+    stages, (kind, _, number) = run.exchange.client_stages.stages, part.partition(".")
+    behind = range(int(number) + 1 if kind == "client" else 0, len(stages))
+    honest = [stages[at] for at in behind if at not in run.exchange.byzantine]
+    return all(is_agreement(stage) or grid_of(stage) is not None for stage in honest)
 
 
 def _divisor(run: Run) -> int:
