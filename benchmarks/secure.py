@@ -282,7 +282,7 @@ def page(costs: dict[tuple[str, int], Cost], values: int, turns: int, once: floa
         "",
         "Keys are new in every round, and the key holder hands each client hers: bytes of keys. NVFlare's clients get "
         f"theirs once a training. With them `bfv+mask` has {keyed:.1f} times fewer bytes than NVFlare's way over all "
-        f"{values:,} values, and over {few:,} {keyed_few:.0f} times.",
+        f"{values:,} values, and {keyed_few:.0f} times fewer over {few:,}.",
         "",
         "The context without keys is made once a process and not counted: what SEAL computes from the parameters "
         f"alone, {once / sparse.total:.2f} times the time of {OURS} over {few:,} values. Where each of the "
