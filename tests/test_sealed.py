@@ -1,6 +1,7 @@
 """Sealed views: what the server may be given of a run is opened and verified, and shows no more than it can."""
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -1033,6 +1034,34 @@ def spent(run):
 
 
 # what is shown of it
+
+
+def test_what_seal_proposes_passes_and_compares_all_that_it_was_given(whole, tmp_path, fuaudit):
+    """The spec of one's own that docs proposed could use neither the commitment nor the list of parties."""
+    run, view, roster = whole["bfv+mask"], tmp_path / "view", tmp_path / "roster.txt"
+    document = json.loads(fuaudit("seal", run.path, "--out", view, "--json")[1])
+    (proposed,) = document["next"]
+    assert proposed.startswith(f"fuaudit verify {view} --spec sealed-view ")
+    assert f"--commitment {run.commitment} --ledger-head {run.ledger.head} --roster FILE" in proposed
+    roster.write_text(fuaudit("show", run.path, "--roster")[1])
+    words = shlex.split(proposed.replace("FILE", str(roster)))[1:]
+    assert fuaudit(*words, "--key", AUDIT_KEY.hex())[0] == 0
+    names = roster.read_text().splitlines()
+    changed = [names[0][:-1] + ("0" if names[0][-1] != "0" else "1"), *names[1:]]
+    roster.write_text("\n".join(changed) + "\n")
+    assert fuaudit(*words, "--key", AUDIT_KEY.hex())[0] == 1
+    others = [word if len(word) != 64 else "ab" * 32 for word in words]
+    assert fuaudit(*others[:-2], "--key", AUDIT_KEY.hex())[0] == 1
+
+
+def test_where_there_are_no_messages_none_is_proposed(family, tmp_path, fuaudit):
+    code, out, _ = fuaudit("seal", family[2].path, "--out", tmp_path / "pruned")
+    assert (code, "its messages went with the prune" in out, "fuaudit verify" in out) == (0, True, False)
+    out = fuaudit("show", family[2].path)[1]
+    assert ("its messages went with the prune" in out, "--spec" in out) == (True, False)
+    clear = trained(tmp_path / "clear", FEDREP, None)
+    out = fuaudit("seal", clear.path, "--out", tmp_path / "view")[1]
+    assert ("train with --secure bfv+mask" in out, "fuaudit verify" in out) == (True, False)
 
 
 def test_it_is_sealed_shown_verified_and_reported(whole, tmp_path, fuaudit):

@@ -32,6 +32,7 @@ from fuaudit.secure.transcript import messages_of, opened_in, read_chain
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.verify import verify
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
@@ -268,14 +269,30 @@ def test_a_ledger_that_names_no_heads_is_refused(copied):
 # what the audit finds
 
 
+def _flipped(run, number, place):
+    """One bit of a body is another."""
+    body = bytearray(body_of(run.path, number))
+    body[place] ^= 1
+    (run.path / of_round(BODIES, number)).write_bytes(body)
+
+
 @pytest.mark.parametrize("suite", SUITES)
-def test_a_flipped_bit_of_a_body_is_found(copied, suite):
+def test_a_bit_that_is_flipped_after_the_run_was_opened_is_found(copied, suite):
     run = copied(suite)
-    body = bytearray(body_of(run.path, 2))
-    body[-1] ^= 1
-    (run.path / of_round(BODIES, 2)).write_bytes(body)
-    found = examined(load_run(run.path))
+    _flipped(run, 2, -1)
+    found = examined(run)
     assert (found.verdict, found.details[0][:19]) == ("FAIL", "round 2, body: the ")
+
+
+@pytest.mark.parametrize("open_", [load_run, verify, lambda path: seal(path, path.with_name("view"))])
+@pytest.mark.parametrize(("number", "place"), [(1, 0), (2, 1000), (2, -1)])
+def test_whoever_opens_a_run_compares_every_byte_of_its_messages(copied, number, place, open_):
+    """Else "every byte is accounted for" was said of a run whose transcript somebody edited."""
+    run = copied("plain")
+    _flipped(run, number, place)
+    with pytest.raises(EvidenceError, match=f"00000{number}.bodies was altered: the envelope of line"):
+        open_(run.path)
+    assert not run.path.with_name("view").exists()
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -80,6 +80,19 @@ def to_verify_sums(run: Any, data: Path | None, parent: Path | None = None) -> l
     return [command("verify", run.path, **given, **{"ledger-head": run.ledger.head})]
 
 
+def to_verify_view(view: Any) -> list[str]:
+    """How whoever is given a sealed view verifies it: with what he received before training, and a list of parties.
+
+    Empty where no suite made sums, or a prune removed the messages: these are all that can be shown of a view.
+    """
+    from fuaudit.runs.ledger import suite_of
+
+    if suite_of(view.ledger) is None or view.pruned:
+        return []
+    given = {"commitment": view.commitment, "beacon": view.beacon, "ledger-head": view.ledger.head, "roster": "FILE"}
+    return [command("verify", view.path, spec="sealed-view", **given)]
+
+
 def method_for(config: Config) -> str:
     """The unlearner that a config promises; else one that suits what it trains."""
     if config.unlearner is not None:

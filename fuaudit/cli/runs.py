@@ -23,7 +23,7 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
-from fuaudit.cli.proposed import after_training, run_of, to_verify, to_verify_sums
+from fuaudit.cli.proposed import after_training, run_of, to_verify, to_verify_sums, to_verify_view
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.secure.names import EXACT, GIVES_THE_KEY_AWAY, SCARY
@@ -50,6 +50,16 @@ class Suite(click.Choice[str]):
                 f'Use "bfv+mask". fuaudit.secure.suites.Suite("{SCARY}") is there to be attacked.',
             )
         return super().convert(value, param, ctx)
+
+
+RECEIVED_BEFORE = (
+    "whoever has it can verify it; commitment and head show something where he received them before, the list of "
+    "parties where it is from elsewhere:"
+)
+NO_MESSAGES = (
+    "no suite made its sums, so there are no messages that a view could be verified by: train with --secure bfv+mask"
+)
+NO_MORE_MESSAGES = "its messages went with the prune: that they were those of the protocol, nobody can verify any more"
 
 
 apart_option = click.option(
@@ -357,8 +367,9 @@ def seal(run: Path, out: Path, output: Output) -> None:
     if made.is_child:
         name = printable(made.info["parent"]["name"])
         lines.append(f"  seal its parent beside it as well, under its own name: {name}")
-    following = command("verify", out, spec="secure-aggregation", commitment="HEX")
-    output.emit(document | {"next": [following]}, [*lines, "", "whoever has it can verify it:", following], [str(out)])
+    following = to_verify_view(made)
+    whole = [*lines, "", RECEIVED_BEFORE, *following] if following else [*lines, f"  {NO_MORE_MESSAGES if made.pruned else NO_MESSAGES}"]
+    output.emit(document | {"next": following}, whole, [str(out)])
 
 
 @click.command()
@@ -585,7 +596,7 @@ def describe(
     if run.received_rounds:
         told = "they rest on what was recorded of them, and who was drawn may not have come"
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
-    lines += [f"  {text}" for text in _made(document["secure"], run.path)]
+    lines += [f"  {text}" for text in _made(run, document["secure"])]
     lines += [f"  messages      for the largest buffer, at most: {sums.messages}"] if sums and sums.messages else []
     lines += [f"  {text}" for text in _noise(document["noise"], run.path)]
     lines += [f"  exposed       {sums.in_short}"] if sums else []
@@ -663,7 +674,7 @@ def _describe_view(run: Any, output: Output) -> None:
         f"  commitment    {run.commitment}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
-        *(f"  {text}" for text in _made(document["secure"], run.path)),
+        *(f"  {text}" for text in _made(run, document["secure"])),
         *([f"  exposed       {sums.in_short}"] if sums else []),
         *(f"  note          {text}" for text in document["fears"]),
         *(f"  {text}" for text in _failed(document["failed_rounds"], run)),
@@ -682,13 +693,14 @@ def _describe_view(run: Any, output: Output) -> None:
     output.emit(document, lines)
 
 
-def _made(suite: str | None, path: Path) -> list[str]:
+def _made(run: Any, suite: str | None) -> list[str]:
     """Who made the sums of a run, how its messages are checked, and what that does not hide; empty without a suite."""
     if suite is None:
         return []
-    verify = command("verify", path, spec="secure-aggregation")
+    verify = command("verify", run.path, spec="sealed-view" if run.sealed else "secure-aggregation")
     return [
-        f"sums          made by the suite {suite}, as the ledger tells; its messages are checked by: {verify}",
+        f"sums          made by the suite {suite}, as the ledger tells; "
+        + (NO_MORE_MESSAGES if run.pruned else f"its messages are checked by: {verify}"),
         "simulated     whoever ran this training saw every row; the suite shows what others would have seen",
     ]
 

@@ -1,8 +1,8 @@
 """The transcript of a run: every message of its secure sums, as far as it is there, and the chain over all of them.
 
 The chain is no file of the manifest, so the digest of the run does not hang on it. The ledger holds its head after
-every round, and the seal closes the ledger. Bodies are as long as the chain says. Whether they are those of the chain
-is asked by the audit "transcript" alone, for they are large.
+every round, and the seal closes the ledger. The chain has the digest of every envelope, so opening compares each byte.
+What messages mean is asked by the audit "transcript" alone.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def wrong_transcript(run: Stored) -> Iterator[str]:
     """What the folder of a run holds otherwise than its ledger tells of a transcript.
 
     Raises:
-        EvidenceError: the chain is missing, torn or broken.
+        EvidenceError: the chain is missing, torn or broken, or an envelope is not the one that was recorded.
     """
     there = set(names_of_transcript(run.path))
     if suite_of(run.ledger) is None:
@@ -96,10 +96,22 @@ def wrong_transcript(run: Stored) -> Iterator[str]:
     for name, size in sizes.items():
         if _size(run.path / name) != size:
             yield f"has another number of bytes in {name} than {CHAIN} tells"
+            return
     for number in sorted(told):
         if told[number] != chain.head_after(number):
             yield f"has another head in {CHAIN} after round {number} than its ledger names"
             return
+    if not run.pruned:
+        _require_recorded(run.path, chain)
+
+
+def _require_recorded(folder: Path, chain: Chain) -> None:
+    """Raises EvidenceError where an envelope is not the one that was recorded. One body is read at a time."""
+    from fuaudit.secure.transcript import envelopes
+
+    for number in chain.rounds:
+        for _ in envelopes(chain.of_round(number), body_of(folder, number) or b"", folder / of_round(BODIES, number)):
+            pass
 
 
 def _size(path: Path) -> int:

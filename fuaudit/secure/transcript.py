@@ -223,12 +223,24 @@ def messages_of(entries: Sequence[Entry], content: bytes, path: Path) -> tuple[M
     return tuple(_messages(entries, content, path))
 
 
-def _messages(entries: Iterable[Entry], content: bytes, path: Path) -> Iterator[Message]:
+def envelopes(entries: Iterable[Entry], content: bytes, path: Path) -> Iterator[tuple[Entry, bytes]]:
+    """Each entry of a round with its envelope, which has its digest; none of them is parsed.
+
+    Raises:
+        EvidenceError: an envelope is not the one that was recorded.
+    """
     at = 0
     for entry in entries:
         part, at = content[at : at + entry.size], at + entry.size
         if hashlib.sha256(part).hexdigest() != entry.sha256:
-            raise EvidenceError(f"{path}: the envelope of line {entry.number} is not the one that was recorded")
+            raise EvidenceError(
+                f"{path} was altered: the envelope of line {entry.number} of the chain is not the one that was recorded"
+            )
+        yield entry, part
+
+
+def _messages(entries: Iterable[Entry], content: bytes, path: Path) -> Iterator[Message]:
+    for entry, part in envelopes(entries, content, path):
         try:
             message = parsed(part)
         except RefusedError as error:
