@@ -115,7 +115,7 @@ class Training:
             self.signers.witness.public if keyed else "", self.signers.holder.public if keyed else "", self.smallest,
             {number: chain.head_after(number) for number in chain.rounds}, CONTEXT,
             {client: one.end for client, one in enumerate(self.contributions)}, 2, lambda _: tuple(self.keys),
-            drawn(3), lambda _: (COLUMNS, coordinates_digest(np.arange(COLUMNS))),
+            drawn(3), None, lambda _: (COLUMNS, coordinates_digest(np.arange(COLUMNS))),
         )  # fmt: skip
         return replace(found, **others)
 
