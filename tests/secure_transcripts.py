@@ -112,7 +112,8 @@ class Training:
         keyed = self.suite.startswith("bfv")
         found = Known(
             self.suite, self.rounds, 12, 8, self.keys,
-            self.signers.witness.public if keyed else "", self.signers.holder.public if keyed else "", self.smallest,
+            self.signers.witness.public if keyed else "", self.signers.holder.public if keyed else "",
+            None if self.smallest is None else lambda *_: self.smallest,
             {number: chain.head_after(number) for number in chain.rounds}, CONTEXT,
             {client: one.end for client, one in enumerate(self.contributions)}, 2, lambda _: tuple(self.keys),
             drawn(3), lambda _: (COLUMNS, coordinates_digest(np.arange(COLUMNS))),

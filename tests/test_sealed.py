@@ -52,7 +52,7 @@ from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.suites import Books, Suite
+from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import Lot, columns_bytes, columns_of
 from fuaudit.secure.transcript import opened_in
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
@@ -523,8 +523,8 @@ def modelled(view, number):
     """A view whose model after a round is that of the sums which its messages open, and whose ledger counts these."""
     behind = [one for one in messages(view) if one.round == number and one.step not in ("lot", "columns")]
     sums = [one for _, one in sorted(opened_in(behind).items())]
-    exchange = view.exchange.secured(suite_of(view.ledger), Books())
-    after = _half(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
+    asked = view.exchange.summation(suite_of(view.ledger))
+    after = _half(view, asked, number, sums, columns(view).get(number), device_of("cpu"))
     vector, state = _stored(view, number, after)
     view = holding(view, number, vector, state)
 

@@ -18,7 +18,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import chain_of
-from fuaudit.secure.exposure import Buffer, exposed, meeting, within_all
+from fuaudit.secure.exposure import Buffer, buffers_under, exposed, meeting, within_all
 from fuaudit.secure.names import EXACT
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
@@ -36,7 +36,7 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
     if not offers(run.exchange.transport, "buffers"):  # then nobody counts places
         return ()
     places = _places(run)
-    return tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ()
+    return buffers_under(suite_of(run.ledger), run.exchange.buffers(places)) if places else ()
 
 
 def _participations(run: Run) -> tuple[list[int], int]:
@@ -228,13 +228,13 @@ def sums_of(run: Run) -> Sums | None:
     if run.exchange.transport.shows != "sums" or not offers(run.exchange.transport, "buffers"):
         return None
     numbers, untold = _participations(run)
+    suite = suite_of(run.ledger)
     alike = tuple(
-        Alike(rounds, tuple(Buffer(*pair) for pair in run.exchange.buffers(places)) if places else ())
+        Alike(rounds, buffers_under(suite, run.exchange.buffers(places)) if places else ())
         for places, rounds in sorted(Counter(numbers).items(), reverse=True)
     )
     if not any(buffer.size > 1 for some in alike for buffer in some.buffers):
         return None
-    suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
     largest = max(buffer.size for some in alike for buffer in some.buffers)
@@ -260,13 +260,12 @@ def _parties(run: Run, suite: str | None, largest: int) -> tuple[Sent, ...]:
     if suite not in EXACT:
         return ()
     from fuaudit.secure.sizes import sent  # imports cryptography, which no listing of a run needs
-    from fuaudit.secure.suites import Books
 
-    columns = _columns(run)
     try:
-        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields, run.exchange.agrees)
+        sums = run.exchange.summation(suite)
     except UsageError:
         return ()
+    return sent(suite, largest, _columns(run), sums.bits, sums.most, run.exchange.agrees)
 
 
 def _columns(run: Run) -> int:
