@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fuaudit_plugins.secure_sum import SecuredSum
+from fuaudit_plugins.secure_sum import SecureSum, WholeSums
 from secure_transcripts import Kept as InMemory
 from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, published, sealed_with_child, trained
@@ -479,7 +479,9 @@ def test_a_round_that_is_left_out_must_leave_the_model_as_it_was(copied):
     view = sealed_again(view.path, silent)
     found = looked_at(view)
     assert (found.verdict, [line[:12] for line in found.details]) == ("FAIL", ["round 2, lot"])
-    assert served(view, _checked(view, None)).others == (2,)  # as of a law whose rounds may have no clients
+    assert served(view, _checked(view, known_of(view, None))).others == (
+        2,
+    )  # as of a law whose rounds may have no clients
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -635,11 +637,12 @@ def test_sums_of_a_round_that_fails_are_found(tmp_path):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["mean_of", "members"])
+@pytest.mark.parametrize(("part", "method"), [(WholeSums, "mean_of"), (SecureSum, "members")])
 @pytest.mark.parametrize("broken", [lambda *_: 1 // 0, lambda *_: None], ids=["raises", "gives nothing"])
-def test_a_transport_that_breaks_in_an_audit_is_blamed_by_name(views, monkeypatch, method, broken):
-    monkeypatch.setattr(SecuredSum, method, broken)
-    with pytest.raises(PluginError, match=f"SecuredSum, {method}, (raised ZeroDivisionError|returned NoneType)"):
+def test_a_transport_that_breaks_in_an_audit_is_blamed_by_name(views, monkeypatch, part, method, broken):
+    monkeypatch.setattr(part, method, broken)
+    who = f"{part.__name__}|transport 'secure-sum'"
+    with pytest.raises(PluginError, match=f"({who}), {method}, (raised ZeroDivisionError|returned NoneType)"):
         looked_at(load_run(views["plain"].path))
 
 

@@ -14,6 +14,7 @@ import atexit
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from subprocess import Popen
 from threading import Lock
 from weakref import finalize
@@ -115,9 +116,7 @@ class Adder:
 
     def _line(self) -> Line:
         if self._running is None:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                process, line = started(PROCESS, {"line": theirs}), Line(ours, "the process that adds")
+            process, line = _begun()
             self._running, self._end = (process, line), finalize(self, _ended, process, line, GRACE)
             self.confined = self._greeted(line)
         return self._running[1]
@@ -145,6 +144,16 @@ class Adder:
             self._end.detach()
             _ended(*self._running, grace)
         self._running = None
+
+
+def _begun() -> tuple[Popen[bytes], Line]:
+    """A new process and the line to it; where none can be started nothing is left open."""
+    ours, theirs = socket.socketpair()
+    with theirs, ExitStack() as failed:
+        failed.callback(ours.close)
+        process = started(PROCESS, {"line": theirs})
+        failed.pop_all()
+    return process, Line(ours, "the process that adds")
 
 
 def _answered(line: Line, parts: Sequence[bytes], due: bytes, within: float) -> bytes | None:

@@ -38,6 +38,7 @@ from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
 from fuaudit.secure.recheck import Checked, Known, Wrong, recheck
+from fuaudit.secure.terms import LibraryError
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -154,6 +155,8 @@ class Transcript:
         made = None if missing else again(case)
         try:
             known = known_of(run, None if made is None else made.columns.get)
+        except LibraryError as error:
+            return Finding(NAME, Subject.RUN, Verdict.INCONCLUSIVE, UNMADE, SHOWS_NOT, details=(str(error),))
         except UsageError as error:
             shows = f"The ledger names a suite that cannot have made the sums of such a run: {error.args[0]}"
             return Finding(NAME, Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT)
