@@ -344,9 +344,16 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             None,
         ),
         Word(
+            "summable",
+            FunctionType,
+            "summable(suite, before): what a suite is asked to add up: bits of a value, most clients of a buffer, and "
+            "mean_of; without a library of the suite",
+            None,
+        ),
+        Word(
             "mean_of",
             FunctionType,
-            "of one whose sums a suite makes: mean_of(total, rows, like), what the server is shown of an opened sum",
+            "of what is summable: mean_of(total, rows, like), what the server is shown of an opened sum",
             None,
         ),
     ),
@@ -413,7 +420,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "client_stages": ("settle", "step_of"),
     "laws": ("included",),
     "stages": ("rows_left", "publishes", "bears"),
-    "transports": ("require_places", "rows_left", "buffers", "fails", "members", "secured", "mean_of"),
+    "transports": ("require_places", "rows_left", "buffers", "fails", "members", "summable", "secured", "mean_of"),
 }
 """Kind of plugin -> the methods that it may have."""
 

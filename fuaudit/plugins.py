@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Limited,
         Securable,
         Secured,
+        Summable,
         Transport,
     )
     from fuaudit.training.dropouts import Dropouts
@@ -96,7 +97,7 @@ __all__ = [
     "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population",
     "Position", "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
     "Securable", "Secured", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State",
-    "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summed", "Suspected", "Transport",
+    "StateShape", "Stateless", "Steps", "Stream", "Subject", "Suite", "Summable", "Summed", "Suspected", "Transport",
     "UniformLaw", "UniformLearner", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
     "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
@@ -123,7 +124,8 @@ _HOMES = {
     "secure.suites": "Books Suite",
     "secure.terms": "coordinates_digest",
     "draws.labelled": "MOST_BOUND",
-    "training.contracts": "Agreement Buffered Byzantine ClientStage Delivery Limited Securable Secured Transport",
+    "training.contracts": "Agreement Buffered Byzantine ClientStage Delivery Limited Securable Secured Summable "
+    "Transport",
     "training.dropouts": "Dropouts",
     "training.events": "COORDINATES COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES VALUES Answered "
     "Rejected Released Sent Summed Suspected",

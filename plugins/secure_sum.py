@@ -40,7 +40,7 @@ several rounds over one model can be solved for rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -190,6 +190,21 @@ class SecureSum:
         ends = [*accumulate(sizes(len(places), self.size))]
         return [tuple(sorted(places[p] for p in order[a:b])) for a, b in pairwise([0, *ends])]
 
+    def summable(self, suite: str, before: Sequence[object]) -> WholeSums:
+        """What a suite is asked to add up; ``before`` are the client stages in front of it.
+
+        Raises:
+            UsageError: rows are no whole numbers there, or no suite opens such buffers.
+        """
+        numbers = grid_of(before[-1]) if before else None
+        if numbers is None:
+            raise UsageError(
+                f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
+                'Put the client stage "quantise" or "skellam-noise" last, in front of secure-sum, or another one that '
+                "declares bits and has the method step_of.",
+            )
+        return WholeSums(2 * self.size - 1, numbers)
+
     def secured(self, suite: str, before: Sequence[object], books: Books, apart: bool) -> SecuredSum:
         """The same with sums by a suite; ``before`` are the client stages in front of it.
 
@@ -200,17 +215,34 @@ class SecureSum:
         """
         from fuaudit.plugins import Suite  # cryptography, which no other use of this file needs
 
-        numbers = grid_of(before[-1]) if before else None
-        if numbers is None:
-            raise UsageError(
-                f"the suite {suite!r} adds up whole numbers, and the last client stage does not make them",
-                'Put the client stage "quantise" or "skellam-noise" last, in front of secure-sum, or another one that '
-                "declares bits and has the method step_of.",
-            )
-        made = Suite(suite, most=2 * self.size - 1, apart=apart)
-        made.start(numbers.bits)
+        sums = self.summable(suite, before)
         own = (self.size, self.smallest, self.byzantine)
-        return SecuredSum(*own, suite=made, numbers=numbers, books=books)
+        return SecuredSum(*own, suite=Suite(suite, most=sums.most, apart=apart), sums=sums, books=books)
+
+
+@dataclass(frozen=True)
+class WholeSums:
+    """Sums of whole numbers of a step.
+
+    Attributes:
+        most: of how many clients the largest buffer of any round can be.
+        numbers: what the last client stage says of the whole numbers that it leaves.
+    """
+
+    most: int
+    numbers: Grid
+
+    @property
+    def bits(self) -> int:
+        """Of a value that is summed."""
+        return self.numbers.bits
+
+    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
+        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows."""
+        import torch
+
+        summed = torch.from_numpy(total).to(like.device, torch.float64) * self.numbers.step_of(len(total))
+        return like.new_empty(len(total)).copy_(summed / rows)
 
 
 @dataclass(frozen=True)
@@ -222,18 +254,18 @@ class SecuredSum(SecureSum):
 
     Attributes:
         suite: of ``fuaudit.secure``.
-        numbers: what the last client stage says of the whole numbers that it leaves.
+        sums: what it is asked to add up.
         books: what the parties remember of what they opened.
     """
 
     suite: Suite = field(kw_only=True)
-    numbers: Grid = field(kw_only=True)
+    sums: WholeSums = field(kw_only=True)
     books: Books = field(kw_only=True, repr=False, compare=False)
 
     @property
     def bits(self) -> int:
         """Of a value that is summed."""
-        return self.numbers.bits
+        return self.sums.bits
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """As :class:`SecureSum`; clients reveal their parts in the lot before anything is drawn by it."""
@@ -241,19 +273,12 @@ class SecuredSum(SecureSum):
             self.books.kept.reveal(context.number, sorted({*context.cohort.clients.tolist()}))
         return super().deliver(rows, context)
 
-    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
-        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows."""
-        import torch
-
-        summed = torch.from_numpy(total).to(like.device, torch.float64) * self.numbers.step_of(len(total))
-        return like.new_empty(len(total)).copy_(summed / rows)
-
     def _shown(self, means: Tensor, rows: Tensor, buffers: Mapping[int, Tensor], context: RoundContext) -> Tensor:
         if buffers and self.books.kept is not None and context.coordinates is not None:
             clients = sorted({*context.cohort.clients.tolist()})
             self.books.kept.tell(context.number, clients, context.coordinates.cpu().numpy())
         for mean, (number, some) in zip(means, buffers.items(), strict=True):
-            mean.copy_(self.mean_of(self._opened(rows[some], some, number, context), len(some), mean))
+            mean.copy_(self.sums.mean_of(self._opened(rows[some], some, number, context), len(some), mean))
         return means
 
     def _opened(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Ints:
@@ -262,7 +287,7 @@ class SecuredSum(SecureSum):
 
         from fuaudit.plugins import coordinates_digest
 
-        step = self.numbers.step_of(rows.shape[-1])
+        step = self.sums.numbers.step_of(rows.shape[-1])
         scaled = rows.to(torch.float64) / step
         if bool((scaled != scaled.round()).any()):
             raise UsageError(f"a row is not of whole numbers of {step}", 'Put "quantise" in front of secure-sum.')
@@ -270,5 +295,10 @@ class SecuredSum(SecureSum):
         clients = context.cohort.clients[places].tolist()
         at, columns = (context.number, number), context.coordinates
         named = None if columns is None else coordinates_digest(columns.cpu().numpy())
-        opened = self.suite.opened(whole, self.numbers.bits, clients, at=at, books=self.books, coordinates=named)
-        return opened.sums
+        few = None if self.smallest == "complete" else max(self.smallest, self.suite.floor(len(clients)))
+        largest = max(sizes(int(context.cohort.present.sum()), self.size))
+        return (
+            replace(self.suite, most=largest)
+            .opened(whole, self.bits, clients, smallest=few, at=at, books=self.books, coordinates=named)
+            .sums
+        )

@@ -9,6 +9,7 @@ from secure_parties import rows_of
 
 from fuaudit.draws.chains import Chain as Contributions
 from fuaudit.secure.envelope import terms_of
+from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.messages import Identity, Message, Signers
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.recheck import Known, recheck
@@ -106,16 +107,20 @@ class Training:
     def lot(self, number):
         return Lot(CONTEXT, number, tuple(self.keys), tuple(self.keys.values()))
 
+    def sizes(self):
+        """The buffers of each round, where they need not be complete."""
+        return None if self.smallest is None else lambda _: [Buffer(self.clients, self.smallest)] * self.clients
+
     def known(self, kept=None, **others):
         """What a checker knows; heads are those of a transcript."""
         chain = (kept or self.kept).chain()
         keyed = self.suite.startswith("bfv")
         found = Known(
             self.suite, self.rounds, 12, 8, self.keys,
-            self.signers.witness.public if keyed else "", self.signers.holder.public if keyed else "", self.smallest,
+            self.signers.witness.public if keyed else "", self.signers.holder.public if keyed else "",
             {number: chain.head_after(number) for number in chain.rounds}, CONTEXT,
             {client: one.end for client, one in enumerate(self.contributions)}, 2, lambda _: tuple(self.keys),
-            drawn(3), None, lambda _: (COLUMNS, coordinates_digest(np.arange(COLUMNS))),
+            drawn(3), self.sizes(), lambda _: (COLUMNS, coordinates_digest(np.arange(COLUMNS))),
         )  # fmt: skip
         return replace(found, **others)
 

@@ -244,6 +244,38 @@ def test_a_process_that_somebody_ends_or_stops_costs_nobody_anything(number):
     made.end()
 
 
+def test_a_reader_that_somebody_ends_blames_nobody(one, monkeypatch):
+    """One process broke off at the sum, and one at reading a right ciphertext: no client is behind that."""
+    due, asked, kinds = one.sums({0: GOOD[:1], 1: GOOD[1:2]}), one._asked, []
+
+    def broken(parts, kind):
+        kinds.append(kind)
+        return None if kinds.count(kind) == 1 else asked(parts, kind)
+
+    monkeypatch.setattr(one, "_asked", broken)
+    assert one.sums({0: GOOD[:1], 1: GOOD[1:2]}) == due
+    assert kinds == [adding.SUM, adding.READ, adding.READ, adding.READ, adding.SUM]
+
+
+def test_a_machine_that_ends_every_sum_is_no_clients_doing(one, monkeypatch):
+    asked = one._asked
+    monkeypatch.setattr(one, "_asked", lambda parts, kind: None if kind == adding.SUM else asked(parts, kind))
+    with pytest.raises(RefusedError, match="gives no sum, and reads each of them") as caught:
+        one.sums({0: GOOD[:1], 1: GOOD[1:2]})
+    assert (caught.value.blamed, caught.value.reason) == (None, "broke")
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing_open(monkeypatch):
+    def started(*_):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(adder, "started", started)
+    before = sorted(os.listdir("/dev/fd"))
+    with pytest.raises(BlockingIOError):
+        Adder(bfv.keyless_part(RING), RING).sums({0: GOOD, 1: GOOD})
+    assert sorted(os.listdir("/dev/fd")) == before
+
+
 @pytest.mark.parametrize("way", "nelphctk")
 def test_nonsense_is_no_answer(taken_over, way):
     """Nor is a frame that is too large: of it nothing is read, and no memory taken."""

@@ -24,7 +24,6 @@ from fuaudit.secure.attacks.table import ATTACKS, played
 from fuaudit.secure.exposure import Buffer, exposed
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.sizes import sent
-from fuaudit.secure.suites import Books
 from fuaudit.testing import check_audit
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.text import counted
@@ -281,7 +280,8 @@ def test_sizes_are_those_of_messages(tmp_path, suite):
     run = trained(tmp_path / "run", FEDREP | {"server": [{"use": "geometric-median"}]}, suite)
     chain = chain_of(run.path).of_round(1)
     columns = next(entry.size - 184 for entry in chain if entry.step == "columns") // 4
-    told = sent(suite, 2, columns, *run.exchange.secured(suite, Books()).fields, agreed=True)
+    asked = run.exchange.summation(suite)
+    told = sent(suite, 2, columns, asked.bits, asked.most, agreed=True)
     lots = [entry for entry in chain if entry.step in ("lot", "columns")]
     one = [entry for entry in chain if entry.buffer == 0]
     client = min(entry.sender for entry in one if entry.sender >= 0)

@@ -1,6 +1,7 @@
 """Rechecks: an honest transcript passes, and each way to alter it is found with its own reason."""
 
 import json
+import sys
 import time
 from dataclasses import replace
 
@@ -12,9 +13,11 @@ from secure_parties import rows_of
 from secure_transcripts import COLUMNS, CONTEXT, SUITES, Kept, Training, written
 
 from fuaudit.errors import UsageError
+from fuaudit.secure import masked
 from fuaudit.secure import recheck as room
 from fuaudit.secure.encrypted import Total, ciphertexts_of, framed, summands_of
 from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_message, terms_of
+from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.masked import names_digest
 from fuaudit.secure.messages import STEPS, Identity, Message, ids_bytes, list_digest, require_distinct
 from fuaudit.secure.names import ATTEMPTS, HOLDER, WITNESS
@@ -519,8 +522,10 @@ def test_terms_that_open_with_fewer_than_agreed():
     made.rounds = 1
     made.smallest = 3
     made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {}, made.kept.transcript.record)
-    checked = made.checked(smallest=None, ends={}, buffers=None)
-    assert [one.sentence for one in checked.wrong] == ["the terms have another fewest rows than this training"]
+    for sizes in (None, lambda _: [Buffer(4, 4)], lambda _: [Buffer(4, 4), Buffer(4, 3)]):
+        checked = made.checked(sizes=sizes, ends={}, buffers=None)
+        assert [one.sentence for one in checked.wrong] == ["the terms have another fewest rows than this training"]
+    assert not made.checked(sizes=lambda number: {1: [Buffer(4, 3)]}[number], ends={}, buffers=None).wrong
 
 
 def test_keys_of_others_than_the_roster(made):
@@ -636,6 +641,101 @@ def test_hostile_ciphertexts_are_findings(trainings):
         wrong = Message.signed("send", 1, bytes(32) + framed([part]), terms, made.signers.clients[1])
         sent = [said["send"][0], wrong, said["send"][2]]
         found(made, forged(made, sent, total=Total.of(said["total"][0], terms)), kind, "")
+
+
+# faults of this machine
+
+
+def raising(error):
+    def add(*_):
+        raise error
+
+    return add
+
+
+FAULTS = {
+    "memory is short": (MemoryError(), "_due of a secure sum broke off (MemoryError)"),
+    "no process starts": (BlockingIOError(11, "no more processes"), "broke off (BlockingIOError)"),
+    "the process gives no sum": (
+        RefusedError("no process adds ciphertexts", "See whether memory is short.", reason="broke"),
+        "no process adds ciphertexts. See whether memory is short.",
+    ),
+}
+
+
+def by(made, add, messages=None):
+    """What a transcript shows to a checker with this adder."""
+    kept = written(messages or made.kept.messages())
+    return room.recheck(kept.content, kept.bodies.get, made.known(kept), add)
+
+
+@pytest.mark.parametrize("suite", KEYED)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_this_machine_is_no_finding(trainings, suite, name):
+    """Nothing is wrong then, and nothing is opened: the buffer and the cause are named."""
+    error, why = FAULTS[name]
+    checked = by(trainings[suite], raising(error))
+    assert (checked.wrong, checked.opened, checked.unplayed) == ((), {}, ())
+    ((number, buffer, told_),) = checked.unmade
+    assert (number, buffer) == (1, 0)
+    assert why in told_
+
+
+def test_a_fault_of_this_machine_hides_nothing_that_is_wrong(trainings):
+    """What is found without a sum is found, and so is what an adder says of ciphertexts."""
+    made, (error, _) = trainings["bfv"], FAULTS["memory is short"]
+    messages = made.kept.messages()
+    signed = [replace(one, signature=bytes(64)) if one.step == "send" else one for one in messages]
+    checked = by(made, raising(error), signed)
+    assert (kinds(checked), checked.unmade) == ({"message"}, ())
+    checked = by(made, raising(RefusedError("client 1: bytes that were sent are no ciphertext", blamed=1)))
+    assert ([one.kind for one in checked.wrong], checked.unmade) == (["sum"], ())
+
+
+def test_one_buffer_that_is_not_made_again_leaves_the_others():
+    made, rings = Training("bfv", rounds=2), []
+
+    def second(summands, ring):
+        rings.append(ring)
+        return raising(MemoryError())() if len(rings) == 2 else added_apart(summands, ring)
+
+    checked = by(made, second)
+    assert (checked.wrong, set(checked.opened)) == ((), {(1, 0)})
+    assert [one[:2] for one in checked.unmade] == [(2, 0)]
+
+
+@pytest.mark.parametrize("version", [None, "0.3.16"])
+def test_a_library_that_is_not_here_or_another_one_is_no_finding(made, monkeypatch, version):
+    """Another version may add otherwise. Suites without ciphertexts need none."""
+    if version is None:
+        monkeypatch.setitem(sys.modules, "tenseal", None)
+    else:
+        monkeypatch.setattr("fuaudit.secure.terms.version", lambda _: version)
+    checked = made.checked()
+    assert checked.wrong == ()
+    keyed = made.suite in KEYED
+    assert (len(checked.opened), len(checked.unmade)) == ((0, 1) if keyed else (1, 0))
+    assert all("pip install tenseal==0.3.18" in why for *_, why in checked.unmade)
+
+
+def test_masks_that_this_machine_cannot_take_away_are_no_finding(trainings, monkeypatch):
+    """Neither of a sum that was told, nor of a buffer that was discarded: enough may have come, or not."""
+    made = trainings["mask"]
+    discarded = ended_by_a_discard(made)
+    assert made.checked(written(discarded)).wrong
+    monkeypatch.setattr(masked, "own_mask", raising(MemoryError()))
+    for messages in (made.kept.messages(), discarded):
+        checked = made.checked(written(messages))
+        assert (checked.wrong, checked.opened) == ((), {})
+        assert ["MemoryError" in why for *_, why in checked.unmade] == [True]
+
+
+@pytest.mark.parametrize("suite", KEYED)
+def test_a_discarded_sum_that_this_machine_cannot_make_is_no_finding(trainings, suite):
+    made = trainings[suite]
+    checked = by(made, raising(MemoryError()), ended_by_a_discard(made))
+    assert (checked.wrong, checked.discarded) == ((), ((1, 0),))
+    assert [one[:2] for one in checked.unmade] == [(1, 0)]
 
 
 # attempts that were discarded

@@ -271,14 +271,10 @@ class NeedsThree(Mean):
 def test_a_rule_is_not_asked_of_fewer_rows_than_it_needs():
     """A round with so few fails, and opens no sum."""
     buffers, law = [Buffer(2, 2)] * 4, UniformLaw(rounds=2, cohort_size=2, steps=1, batch_size=1)
-    require_unpublished(
-        Exchange(Chain((NeedsThree(),))), buffers, "plain", UniformLaw(rounds=2, cohort_size=2, steps=1, batch_size=1)
-    )
+    require_unpublished(Exchange(Chain((NeedsThree(),))), buffers, "plain", law)
     for shown in (NeedsThree(2), NeedsThree(3, 3), NeedsThree(3, 4)):
         with pytest.raises(UsageError, match="may publish a sum as it is"):
-            require_unpublished(
-                Exchange(Chain((shown,))), buffers, "plain", UniformLaw(rounds=2, cohort_size=2, steps=1, batch_size=1)
-            )
+            require_unpublished(Exchange(Chain((shown,))), buffers, "plain", law)
 
 
 def partners_rows(rule, rows):

@@ -1,11 +1,13 @@
 """Runs whose sums a suite makes hold every message: what opening looks at, what is found, what a prune leaves."""
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fuaudit_plugins.secure_sum import SecuredSum, SecureSum
 from secure_transcripts import Kept as InMemory
 from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
@@ -20,14 +22,20 @@ from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.files import append_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import BODIES, CHAIN, of_round
+from fuaudit.runs.noise import step_of
+from fuaudit.runs.sums import buffers_of, sums_of
 from fuaudit.runs.transcripts import body_of, chain_of
+from fuaudit.secure import adder, bfv
+from fuaudit.secure.adder import end_all
 from fuaudit.secure.envelope import terms_of
+from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.messages import Identity
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.recheck import Checked
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.suites import Kept as InRun
+from fuaudit.secure.terms import LibraryError
 from fuaudit.secure.transcript import messages_of, opened_in, read_chain
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
@@ -183,6 +191,123 @@ def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
     for found in (examined(run, data=False), examined(redact(run, tmp_path / "redacted"))):
         assert (found.verdict, found.values["sums"]) == ("INCONCLUSIVE", 4)
         assert "whether the sums are those of the clients' rows was not looked at" in found.shows
+
+
+# a fault of the auditor's machine
+
+
+@pytest.fixture
+def no_process(monkeypatch):
+    """A machine on which the process that adds cannot be started."""
+
+    def started(*_):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    end_all()
+    monkeypatch.setattr(adder, "started", started)
+    yield
+    end_all()
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_a_machine_that_adds_nothing_fails_no_honest_run(honest, no_process, data):
+    found = examined(honest["bfv+mask"], data)
+    assert (found.verdict, found.values["sums"], len(found.details)) == ("INCONCLUSIVE", 0, 4)
+    assert found.details[0].startswith("round 1, buffer 0: _due of a secure sum broke off (BlockingIOError)")
+    assert "could not be made again on this machine" in found.shows
+    assert examined(honest["plain"]).verdict == "PASS"
+
+
+def test_a_machine_that_adds_nothing_still_finds_what_needs_no_sum(copied, no_process):
+    run = copied("bfv+mask")
+    other = [replace(one, signature=bytes(64)) if one.step == "send" else one for one in messages(run)]
+    found = examined(written(run, other))
+    assert found.verdict == "FAIL"
+    assert "signature" in found.details[0]
+
+
+def test_sums_that_are_not_there_are_no_fault_of_a_machine(copied, no_process):
+    """One round has a buffer less than its ledger tells; of the other nobody knows."""
+    run = copied("bfv+mask")
+    left = [one for one in messages(run) if one.round == 1 or one.step in ("lot", "columns")]
+    found = examined(written(run, left))
+    assert (found.verdict, found.details) == (
+        "FAIL", ("round 2, order: the server told columns, and no sum was asked for",
+                 "round 2, sum: 0 sums were opened, and the ledger tells of 2"),
+    )  # fmt: skip
+
+
+def test_reading_a_run_needs_no_library_of_a_suite(honest, monkeypatch):
+    """What is summed is said without anybody who can open it; only sums of ciphertexts need TenSEAL."""
+    bfv.require_margin.cache_clear()
+    monkeypatch.setitem(sys.modules, "tenseal", None)
+    monkeypatch.setattr(Suite, "start", lambda *_: pytest.fail("a suite was started"))
+    monkeypatch.setattr(SecureSum, "secured", lambda *_: pytest.fail("a transport that opens sums was made"))
+    run = honest["bfv+mask"]
+    known = known_of(run, None)
+    assert (known.bits, known.most, known.sizes(1)[0].smallest) == (12, 3, 2)
+    assert step_of(run) > 0
+    assert buffers_of(run) == (Buffer(2, 2),) * 2
+    assert {one.party for one in sums_of(run).parties} == {"client", "server", "witness", "key holder"}
+    found = examined(run, data=False)
+    assert found.verdict == "INCONCLUSIVE"
+    assert ["pip install tenseal==0.3.18" in line for line in found.details] == [True] * 4
+
+
+def test_a_transport_of_another_package_that_needs_a_library_fails_nobody(honest, monkeypatch):
+    """It has no ``summable``, and its suite cannot be made here."""
+
+    def secured(*_):
+        raise LibraryError("tenseal 0.3.18 is needed for encrypted sums", "Install it.")
+
+    monkeypatch.delattr(SecureSum, "summable")
+    monkeypatch.setattr(SecureSum, "secured", secured)
+    found = examined(honest["bfv+mask"], data=False)
+    assert found.verdict == "INCONCLUSIVE"
+    assert "is needed for encrypted sums" in found.details[0]
+
+
+# from how many rows on a buffer opens
+
+FEW = FEDAVG | {"transport": {"use": "secure-sum", "size": 4, "smallest": 3}}
+
+
+@pytest.mark.parametrize("suite", EXACT)
+def test_parties_open_from_as_many_rows_as_the_config_says(tmp_path, suite):
+    """As exposure says it, and as a sealed view shows it."""
+    run = trained(tmp_path / "run", FEW, suite)
+    assert {terms_of(one).smallest for one in messages(run) if one.step == "terms"} == {3}
+    assert buffers_of(run) == (Buffer(4, 3),)
+    for one in (run, seal(run, tmp_path / "view")):
+        found = examined(one, data=one is run)
+        assert found.verdict == "PASS", found.details
+
+
+@pytest.mark.parametrize(("tables", "other"), [(FEW, "complete"), (FEDAVG, 3)], ids=["complete", "from fewer"])
+def test_terms_that_open_from_other_numbers_of_rows_than_the_config_says_are_found(
+    tmp_path, monkeypatch, tables, other
+):
+    opened = SecuredSum._opened
+    monkeypatch.setattr(SecuredSum, "_opened", lambda self, *given: opened(replace(self, smallest=other), *given))
+    run = trained(tmp_path / "run", tables, "mask")
+    for one in (run, seal(run, tmp_path / "view")):
+        found = examined(one, data=False)
+        assert found.verdict == "FAIL"
+        assert found.details[0] == "round 1, buffer 0, terms: the terms have another fewest rows than this training"
+
+
+def test_a_buffer_of_three_opens_from_three_rows_where_two_of_two_do(tmp_path):
+    """No terms let three clients open a sum of two; the config's 2 is of buffers of two."""
+    tables = FEDAVG | {
+        "learner": FEDAVG["learner"] | {"cohort": 5},
+        "partition": {"use": "iid", "clients": 5},
+        "transport": {"use": "secure-sum", "size": 2, "smallest": 2},
+    }
+    run = trained(tmp_path / "run", tables, "plain")
+    some = [terms_of(one) for one in messages(run) if one.step == "terms"]
+    assert {(len(one.members), one.smallest) for one in some} == {(2, 2), (3, 3)}
+    assert buffers_of(run) == (Buffer(3, 3), Buffer(2, 2))
+    assert examined(run).verdict == "PASS"
 
 
 def test_a_run_whose_sums_no_suite_made_has_none(tmp_path):

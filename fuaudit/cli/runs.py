@@ -368,7 +368,11 @@ def seal(run: Path, out: Path, output: Output) -> None:
         name = printable(made.info["parent"]["name"])
         lines.append(f"  seal its parent beside it as well, under its own name: {name}")
     following = to_verify_view(made)
-    whole = [*lines, "", RECEIVED_BEFORE, *following] if following else [*lines, f"  {NO_MORE_MESSAGES if made.pruned else NO_MESSAGES}"]
+    whole = (
+        [*lines, "", RECEIVED_BEFORE, *following]
+        if following
+        else [*lines, f"  {NO_MORE_MESSAGES if made.pruned else NO_MESSAGES}"]
+    )
     output.emit(document | {"next": following}, whole, [str(out)])
 
 

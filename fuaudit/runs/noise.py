@@ -18,7 +18,6 @@ from fuaudit.declared import is_agreement, must_say, offers, says
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.released import by_config, strangers
 from fuaudit.runs.run import Run
-from fuaudit.secure.suites import Books
 from fuaudit.training.execute import StepSizes
 from fuaudit.training.grid import grid_of
 from fuaudit.training.releases import NOISY
@@ -63,12 +62,12 @@ def step_of(run: Run, model: Tensor | None = None) -> float | None:
     Raises:
         UsageError: the transport has no sums that the run's suite could make.
     """
-    exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
-    if not offers(exchange.transport, "mean_of"):
+    sums = run.exchange.summation(str(suite_of(run.ledger)))
+    if not sums.shows_means:
         return None
     model = run.model if model is None else model
     one = np.ones(model.numel(), dtype=np.int64)
-    return float(exchange.mean_of(one, 1, model.double())[0])
+    return float(sums.mean_of(one, 1, model.double())[0])
 
 
 def noise_of(run: Run, model: Tensor | None = None) -> Noise | None:

@@ -37,7 +37,7 @@ def buffers_of(run: Run) -> tuple[Buffer, ...]:
     """The buffers of a round of a run with the most participations; none where its transport says nothing of them."""
     if not offers(run.exchange.transport, "buffers"):  # then nobody counts places
         return ()
-    return buffers_in(run.exchange, run.law, _places(run))
+    return buffers_in(run.exchange, run.law, suite_of(run.ledger), _places(run))
 
 
 def _participations(run: Run) -> tuple[list[int], int]:
@@ -244,14 +244,13 @@ def sums_of(run: Run) -> Sums | None:
     if run.exchange.transport.shows != "sums" or not offers(run.exchange.transport, "buffers"):
         return None
     numbers, untold = _participations(run)
-    kinds = Counter(zip(numbers, _empties(run, len(numbers)), strict=True))
+    suite, kinds = suite_of(run.ledger), Counter(zip(numbers, _empties(run, len(numbers)), strict=True))
     alike = tuple(
-        Alike(rounds, buffers_in(run.exchange, run.law, places), empty)
+        Alike(rounds, buffers_in(run.exchange, run.law, suite, places), empty)
         for (places, empty), rounds in sorted(kinds.items(), reverse=True)
     )
     if not any(buffer.size > 1 for some in alike for buffer in some.buffers):
         return None
-    suite = suite_of(run.ledger)
     feared: object = says(run.exchange.transport, "byzantine")
     feared = max(feared if type(feared) is int else 0, len(run.exchange.deviating))
     largest = max(buffer.size for some in alike for buffer in some.buffers)
@@ -277,13 +276,12 @@ def _parties(run: Run, suite: str | None, largest: int) -> tuple[Sent, ...]:
     if suite not in EXACT:
         return ()
     from fuaudit.secure.sizes import sent  # imports cryptography, which no listing of a run needs
-    from fuaudit.secure.suites import Books
 
-    columns = _columns(run)
     try:
-        return sent(suite, largest, columns, *run.exchange.secured(suite, Books()).fields, run.exchange.agrees)
+        sums = run.exchange.summation(suite)
     except UsageError:
         return ()
+    return sent(suite, largest, _columns(run), sums.bits, largest, run.exchange.agrees)
 
 
 def _columns(run: Run) -> int:

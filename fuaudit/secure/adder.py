@@ -14,6 +14,7 @@ import atexit
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from subprocess import Popen
 from threading import Lock
 from weakref import finalize
@@ -88,15 +89,22 @@ class Adder:
         )
 
     def _require_read(self, clients: tuple[int, ...], parts: Sequence[bytes]) -> None:
-        """RefusedError for the first that cannot be read, by a process that read no other."""
+        """RefusedError for the first that cannot be read, by two processes that read no other.
+
+        A machine that ends a process at random ends two at one ciphertext seldom, and either had added a right one.
+        """
         for client, part in zip(clients, parts, strict=True):
-            self.end(0)
-            if self._asked([part], READ) is None:
+            if not any(self._reads(part) for _ in range(2)):
                 raise RefusedError(
                     f"client {client}: bytes that were sent are no ciphertext of these terms",
-                    "A process that read nothing else refused them, or broke off at them.",
+                    "Two processes that read nothing else refused them, or broke off at them.",
                     blamed=client,
                 )
+
+    def _reads(self, part: bytes) -> bool:
+        """Whether a new process reads a ciphertext."""
+        self.end(0)
+        return self._asked([part], READ) is not None
 
     def _asked(self, parts: Sequence[bytes], due: bytes) -> bytes | None:
         """What the process answers, as is due; None where it does not, and it is ended then."""
@@ -108,9 +116,7 @@ class Adder:
 
     def _line(self) -> Line:
         if self._running is None:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                process, line = started(PROCESS, {"line": theirs}), Line(ours, "the process that adds")
+            process, line = _begun()
             self._running, self._end = (process, line), finalize(self, _ended, process, line, GRACE)
             self.confined = self._greeted(line)
         return self._running[1]
@@ -138,6 +144,16 @@ class Adder:
             self._end.detach()
             _ended(*self._running, grace)
         self._running = None
+
+
+def _begun() -> tuple[Popen[bytes], Line]:
+    """A new process and the line to it; where none can be started nothing is left open."""
+    ours, theirs = socket.socketpair()
+    with theirs, ExitStack() as failed:
+        failed.callback(ours.close)
+        process = started(PROCESS, {"line": theirs})
+        failed.pop_all()
+    return process, Line(ours, "the process that adds")
 
 
 def _answered(line: Line, parts: Sequence[bytes], due: bytes, within: float) -> bytes | None:

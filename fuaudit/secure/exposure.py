@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, expm1, log1p
 
-from fuaudit.secure.names import least_rows_of
+from fuaudit.secure.names import EXACT, floor_of, least_rows_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,14 @@ class Buffer:
     size: int
     smallest: int
     trained: int = 2
+
+
+def buffers_under(suite: str | None, pairs: Iterable[tuple[int, int]], trained: int = 2) -> tuple[Buffer, ...]:
+    """Buffers of a round as the terms of a suite have them, of what a transport says of each: its two numbers.
+
+    None is the simulator, which has no terms.
+    """
+    return tuple(Buffer(n, max(few, floor_of(n)) if suite in EXACT else few, trained) for n, few in pairs)
 
 
 def fewest(suite: str | None, buffer: Buffer) -> int:

@@ -299,10 +299,16 @@ class MaskServer:
         sent: Sequence[Message],
         unmasked: Sequence[Message],
     ) -> bool:
-        """Whether masks can be taken away from what came, be it a sum of rows or not."""
+        """Whether masks can be taken away from what came, be it a sum of rows or not.
+
+        Raises:
+            RefusedError: this machine broke off, so nobody knows.
+        """
         try:
             self._unmasked(announced, shared, sent, unmasked)
-        except RefusedError:
+        except RefusedError as error:
+            if error.reason == "broke":
+                raise
             return False
         return True
 

@@ -25,13 +25,20 @@ def has_key_holder(suite: str) -> bool:
     return suite in ("bfv+mask", "bfv")
 
 
+def floor_of(members: int) -> int:
+    """From how many rows on terms of so many members may have it open, at least: 2 of 2, and 3 of more."""
+    return 2 if members <= 2 else 3
+
+
 def least_rows_of(suite: str | None, members: int) -> int:
     """From how many rows on a buffer of so many members can open at all under a suite, None for the simulator.
 
-    More than two thirds where shares are dealt, and more than half where clients are shown a list of keys: two groups
-    that were shown two lists cannot both go on.
+    Never below what terms may say, and 2 where there are none. More than two thirds where shares are dealt, and more
+    than half where clients are shown a list of keys: two groups that were shown two lists cannot both go on.
     """
-    return {"mask": 2 * members // 3 + 1, "bfv+mask": members // 2 + 1}.get(suite or "", 2)
+    if suite not in EXACT:
+        return 2
+    return max(floor_of(members), {"mask": 2 * members // 3 + 1, "bfv+mask": members // 2 + 1}.get(suite, 2))
 
 
 SERVER, WITNESS, HOLDER, EVERYBODY = -1, -2, -3, -4

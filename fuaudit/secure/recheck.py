@@ -21,6 +21,7 @@ from fuaudit.secure import bfv, plain
 from fuaudit.secure.adder import adder_of
 from fuaudit.secure.encrypted import Summands, Total, summands_of
 from fuaudit.secure.envelope import limits, terms_of
+from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.masked import MaskServer, came_of, names_digest, threshold
 from fuaudit.secure.messages import (
     DIGEST_BYTES,
@@ -37,7 +38,18 @@ from fuaudit.secure.names import ANSWERS, ATTEMPTS, EXACT, NO_BUFFER, has_key_ho
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import LIBRARY, Lot, Opened, Plaintexts, Terms, columns_of, coordinates_digest
+from fuaudit.secure.terms import (
+    LIBRARY,
+    LibraryError,
+    Lot,
+    Opened,
+    Plaintexts,
+    Terms,
+    columns_of,
+    coordinates_digest,
+    installed,
+    require_library,
+)
 from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry, messages_of, read_chain
 from fuaudit.text import counted
 
@@ -62,11 +74,10 @@ class Known:
         suite: its name.
         rounds: R, of the training: there is none before 1 or behind R.
         bits: of a value.
-        most: of how many clients the largest buffer is.
+        most: of how many clients the largest buffer is at most, where ``sizes`` does not say it.
         clients: the roster: client -> public key, 64 hexadecimal digits.
         witness: its public key; empty in suites that have none.
         holder: that of the key holder, likewise.
-        smallest: from how many rows on a buffer opens; None is all of them.
         heads: round that was executed -> head of the chain after it, as a ledger tells; empty where none is known.
         context: of lots and terms, 64 hexadecimal digits: of a run and a generation of it.
         ends: client -> the end of its chain of contributions, 32 bytes; empty where no lots are drawn.
@@ -74,8 +85,8 @@ class Known:
         cohort: round -> its clients, ascending, each once; None where that is not known.
         buffers: round and contributions by client -> the members of each buffer, ascending, by its number; None is not
             known.
-        sizes: round -> of each buffer, by its number, how many participations the lot puts into it, and from how many
-            rows on it opens; None is not known.
+        sizes: round -> its buffers, by their numbers: how many participations the lot puts into each, and from how
+            many rows on it opens, as its terms have to say. None is not known: then each opens complete.
         columns: round -> how many columns are summed, and their digest, or None where nothing is summed in it; None is
             not known.
         agrees: whether clients agree on columns, so that the server has to tell them.
@@ -88,14 +99,13 @@ class Known:
     clients: Mapping[int, str]
     witness: str = ""
     holder: str = ""
-    smallest: int | None = None
     heads: Mapping[int, str] = field(default_factory=dict)
     context: str = ""
     ends: Mapping[int, bytes] = field(default_factory=dict)
     earlier: int = 0
     cohort: Callable[[int], tuple[int, ...]] | None = None
     buffers: Callable[[int, Mapping[int, bytes]], Sequence[tuple[int, ...]]] | None = None
-    sizes: Callable[[int], Sequence[tuple[int, int]]] | None = None
+    sizes: Callable[[int], Sequence[Buffer]] | None = None
     columns: Callable[[int], tuple[int, str] | None] | None = None
     agrees: bool = False
 
@@ -133,6 +143,8 @@ class Checked:
         unplayed: rounds and members of buffers that were drawn, and of which no sum was told, whether attempts at them
             were recorded or not. A training asks for no sum that is not finite, and for none where a round fails.
         unread: rounds whose envelopes are gone: there the chain alone was looked at.
+        unmade: rounds, buffers, and why this machine could not make a sum of theirs again: nothing is known of it, and
+            nothing of it is wrong.
         messages: how many there are.
         cannot: what no transcript shows, a sentence each.
         columns: round -> the columns that the server told, ``(c,)`` ascending, where it told some: all terms of the
@@ -147,6 +159,7 @@ class Checked:
     messages: int
     cannot: tuple[str, ...]
     columns: Mapping[int, Ints] = field(default_factory=dict)
+    unmade: tuple[tuple[int, int, str], ...] = ()
 
 
 def added_apart(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
@@ -174,6 +187,7 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
     found: list[Wrong] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
     opened: dict[tuple[int, int], Opened] = {}
     unplayed: list[tuple[int, tuple[int, ...]]] = []
+    unmade: list[tuple[int, int, str]] = []
     unread, lots, attempts, columns = list[int](), _Lots(known), set[str](), dict[int, Ints]()
     for number in _due_rounds(chain, known):
         entries = chain.of_round(number)
@@ -193,8 +207,11 @@ def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apa
             columns[number] = lots.columns
         opened |= {(number, buffer): one for buffer, one in buffers.opened.items()}
         unplayed += [(number, members) for members in buffers.unplayed]
-    count, limits_ = len(chain.entries), cannot(known, unread)
-    return Checked(tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), count, limits_, columns)
+        unmade += [(number, *one) for one in buffers.unmade]
+    return Checked(
+        tuple(found), opened, _discarded(chain), tuple(unplayed), tuple(unread), len(chain.entries),
+        cannot(known, unread), columns, tuple(unmade),
+    )  # fmt: skip
 
 
 def _due_rounds(chain: Chain, known: Known) -> tuple[int, ...]:
@@ -400,9 +417,10 @@ class _Buffers:
         self._played = [*_attempts(messages)]
         self.opened: dict[int, Opened] = {}
         self.unplayed: list[tuple[int, ...]] = []
+        self.unmade: list[tuple[int, str]] = []
 
     def wrong(self, lots: _Lots) -> Iterator[Wrong]:
-        """What is wrong; what was opened and fits is in ``opened`` afterwards."""
+        """What is wrong; what was opened and fits is in ``opened`` afterwards, and in ``unmade`` what nobody knows."""
         all_terms: list[Terms] = []
         for messages in self._played:
             buffer = messages[0].buffer
@@ -428,12 +446,19 @@ class _Buffers:
             wrong.append(("terms", "the terms have the attempt of other ones"))
         self._attempts.add(terms.attempt)
         wrong += [("message", sentence) for sentence in _wrong_messages(terms, messages)]
-        if not wrong and any(message.step in TOLD for message in messages):
+        yield from wrong or self._wrong_sum(terms, messages)
+
+    def _wrong_sum(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+        try:
+            if not any(message.step in TOLD for message in messages):
+                yield from _wrong_so_far(terms, messages, self._add)
+                return
             opened, wrong = _again(terms, messages, self._add)
-            if opened is not None and terms.buffer not in self.opened:
-                self.opened[terms.buffer] = opened
-        elif not wrong:
-            wrong = [*_wrong_so_far(terms, messages, self._add)]
+        except _UnmadeError as error:
+            self.unmade.append((terms.buffer, str(error)))
+            return
+        if opened is not None and terms.buffer not in self.opened:
+            self.opened[terms.buffer] = opened
         yield from wrong
 
     def _wrong_members(self, all_terms: Sequence[Terms], lots: _Lots) -> Iterator[Wrong]:
@@ -477,10 +502,10 @@ class _Buffers:
             if not 0 <= buffer < len(sizes):
                 yield Wrong("buffer", f"the round has {counted(len(sizes), 'buffer')}", self.number, buffer)
                 continue
-            size, smallest = sizes[buffer]
-            if not smallest <= len(members) <= size:
-                has = f"clients {members} are in a buffer of {size}"
-                yield Wrong("buffer", f"{has}, which opens from {counted(smallest, 'row')} on", self.number, buffer)
+            due = sizes[buffer]
+            if not due.smallest <= len(members) <= due.size:
+                has = f"clients {members} are in a buffer of {due.size}"
+                yield Wrong("buffer", f"{has}, which opens from {counted(due.smallest, 'row')} on", self.number, buffer)
 
     def _told_of(self, all_terms: Sequence[Terms]) -> set[tuple[int, tuple[int, ...]]]:
         """Numbers and members of the buffers of which a sum was told."""
@@ -512,13 +537,22 @@ def _own_terms(messages: Sequence[Message]) -> Terms:
     return terms_of(messages[0])
 
 
+def _due_sizes(terms: Terms, known: Known, number: int) -> tuple[int, int]:
+    """Of how many clients the largest buffer of a round is, and from how many rows on that of some terms opens."""
+    if known.sizes is None:
+        return min(terms.most, known.most), len(terms.members)
+    sizes = known.sizes(number)
+    there = 0 <= terms.buffer < len(sizes)
+    return max((one.size for one in sizes), default=0), sizes[terms.buffer].smallest if there else 0
+
+
 def wrong_terms(terms: Terms, known: Known, number: int) -> Iterator[str]:
     """How terms differ from what is known of a training and its round; a sentence each."""
-    few = len(terms.members) if known.smallest is None else min(known.smallest, len(terms.members))
+    most, few = _due_sizes(terms, known, number)
     due = {
         "suite": (terms.suite, known.suite),
         "bits of a value": (terms.bits, known.bits),
-        "largest buffer": (terms.most, known.most),
+        "largest buffer": (terms.most, most),
         "fewest rows": (terms.smallest, few),
         "version of the library": (terms.library, LIBRARY),
         "key of the witness": (terms.witness, known.witness),
@@ -553,8 +587,27 @@ def _wrong_messages(terms: Terms, messages: Sequence[Message]) -> Iterator[str]:
 # sums, again
 
 
+class _UnmadeError(Exception):
+    """A sum was not made again, for this machine broke off: it is no statement about the messages."""
+
+
+def _judged(error: FuauditError) -> str:
+    """What an error says of messages.
+
+    Raises:
+        _UnmadeError: it says nothing of them, but of this machine: a process or library that broke off or is missing.
+    """
+    if isinstance(error, LibraryError) or (isinstance(error, RefusedError) and error.reason == "broke"):
+        raise _UnmadeError(" ".join(filter(None, (f"{_sentence(error)}.", error.hint)))) from None
+    return _sentence(error)
+
+
 def _again(terms: Terms, messages: Sequence[Message], add: Adder) -> tuple[Opened | None, list[tuple[str, str]]]:
-    """What was opened, if it is of these messages; otherwise why it is not, with its kind."""
+    """What was opened, if it is of these messages; otherwise why it is not, with its kind.
+
+    Raises:
+        _UnmadeError: this machine broke off.
+    """
     said = {step: [message for message in messages if message.step == step] for step in STEPS}
     kind = "sum"
     try:
@@ -566,7 +619,7 @@ def _again(terms: Terms, messages: Sequence[Message], add: Adder) -> tuple[Opene
         if due.sums is not None and not np.array_equal(due.sums, receipt.sums):
             raise RefusedError("what the server says that it opened is not the sum of the rows that came")
     except FuauditError as error:
-        return None, [(kind, _sentence(error))]
+        return None, [(kind, _judged(error))]
     return Opened(receipt.members, receipt.sums), []
 
 
@@ -598,14 +651,19 @@ def _due_of_ciphertexts(terms: Terms, said: Mapping[Step, Sequence[Message]], ad
 
 
 def _wrong_so_far(terms: Terms, messages: Sequence[Message], add: Adder) -> Iterator[tuple[str, str]]:
-    """What is wrong with an attempt that broke off, with its kind: what came before its end is that of the protocol."""
+    """What is wrong with an attempt that broke off, with its kind: what came before its end is that of the protocol.
+
+    Raises:
+        _UnmadeError: this machine broke off.
+    """
     said = {step: [message for message in messages if message.step == step] for step in STEPS}
     try:
         _require_so_far(terms, said, add)
+        has_all = _can_be_opened(terms, said)
     except FuauditError as error:
-        yield "sum", _sentence(error)
+        yield "sum", _judged(error)
         return
-    if _can_be_opened(terms, said):
+    if has_all:
         yield "sum", "all came that the server needs to open the buffer, and it says that it discarded it"
 
 
@@ -646,6 +704,7 @@ def _came(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> tuple[int, ..
 
 
 def _require_keyless(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> None:
+    require_library(installed())  # another version may add otherwise
     if _one(said["context"], "context").body != bfv.keyless_part(terms.layout.ring):
         raise RefusedError("server and witness had another context than the one without any key")
 

@@ -30,13 +30,13 @@ from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt
 from fuaudit.secure.silence import is_here, unanswered
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import Once, Opened, Terms
+from fuaudit.secure.terms import RINGS, Once, Opened, Terms
 from fuaudit.secure.turns import NOTHING, Due, ElsewhereError, Heard, Turn, played
 
 BEAT, SAID, DONE, REFUSED, BROKE = b"beat", b"said", b"done", b"refused", b"broke"
 """First parts of frames to who started a party."""
 
-MOST_PARTS = 4 + 2 * 32
+MOST_PARTS = 4 + 2 * RINGS[-1].summands
 MOST_BYTES = 1 << 33
 """Of a task, which comes from who started this process."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fuaudit.secure.envelope import FRONT_BYTES, limits
 from fuaudit.secure.messages import DIGEST_BYTES, WAYS
 from fuaudit.secure.names import NAMES, has_key_holder
-from fuaudit.secure.terms import COLUMN_BYTES, LIBRARY, MOST_NUMBER, Terms, layout_of
+from fuaudit.secure.terms import COLUMN_BYTES, LIBRARY, MOST_NUMBER, Terms
 
 ENTRY_BYTES = 320
 """Of a line of the chain of a transcript, with numbers of up to eleven digits."""
@@ -42,8 +42,6 @@ def sent(suite: str, members: int, columns: int, bits: int, most: int, agreed: b
         UsageError: there is no layout for them.
     """
     terms = _terms(suite, members, columns, bits, most)
-    if has_key_holder(suite):
-        layout_of(bits, most)
     bodies = {step: largest for step, (_, largest) in limits(terms).items() if step != "discard"}
     bodies["terms"], bodies["lot"] = len(terms.body), DIGEST_BYTES
     if agreed:

@@ -22,7 +22,7 @@ from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_mas
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, Signers, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, GIVES_THE_KEY_AWAY, HOLDER, SCARY, WITNESS, has_key_holder
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, GIVES_THE_KEY_AWAY, HOLDER, SCARY, WITNESS, floor_of, has_key_holder
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt, step_of
@@ -142,7 +142,7 @@ class Suite:
 
     Attributes:
         name: "bfv+mask", "bfv", "mask" or "plain". CKKS is there to be attacked, under a name that says so.
-        most: of how many clients the largest buffer is: 2 s - 1 where buffers have a size of s.
+        most: of how many clients the largest buffer of a round is.
         apart: whether the parties are processes of their own; else they are objects of this one. Sums are the same.
     """
 
@@ -161,6 +161,10 @@ class Suite:
         if self.apart and self.name == SCARY:
             raise UsageError(f"{SCARY} has no parties that could be processes")
         layout_of(2, self.most)
+
+    def floor(self, members: int) -> int:
+        """From how many rows on a buffer of so many members may open, at least; see ``smallest`` of :meth:`opened`."""
+        return floor_of(members)
 
     def start(self, bits: int = BITS[0]) -> None:
         """The start-up test, once a process: the version of TenSEAL and the margin of noise for values of so many bits.
@@ -202,7 +206,7 @@ class Suite:
             bits: of a value.
             clients: whose the rows are, each once; None is 0, 1, ...
             absent: client, witness or key holder -> the step from which on it is silent, one of :data:`ORDER`.
-            smallest: from how many rows on the sum is opened; None is all of them.
+            smallest: from how many rows on the sum is opened, from 2 of 2 and from 3 of more; None is all of them.
             at: numbers of round and buffer.
             books: what the parties remember of the run; None is nothing.
             signers: identities of the run; None makes new ones for this buffer.

@@ -20,7 +20,7 @@ import numpy as np
 
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.formats.forms import canonical_json, parse_canonical
-from fuaudit.secure.names import HOLDER, NO_BUFFER, WITNESS, has_key_holder
+from fuaudit.secure.names import HOLDER, NO_BUFFER, WITNESS, floor_of, has_key_holder
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints
 
@@ -106,18 +106,22 @@ def layout_of(bits: int, most: int) -> Layout:
             return Layout(bits, most, ring)
     raise UsageError(
         f"a secure sum is of 2 to {RINGS[-1].summands} clients, not of {most}",
-        "The largest buffer of size s has 2 s - 1 clients: take smaller buffers.",
+        "Where the size is s a buffer can have 2 s - 1 clients: take smaller buffers.",
     )
 
 
+class LibraryError(UsageError):
+    """TenSEAL is not here, or another version of it: this machine's fault, which says nothing of any message."""
+
+
 def installed() -> str:
-    """The version of TenSEAL that is installed; UsageError where none is, or it cannot be loaded."""
+    """The version of TenSEAL that is installed; LibraryError where none is, or it cannot be loaded."""
     try:
         import tenseal  # noqa: F401
 
         return version("tenseal")
     except ImportError as error:  # a missing distribution is one as well
-        raise UsageError(
+        raise LibraryError(
             f"tenseal {LIBRARY} is needed for encrypted sums, and cannot be loaded ({error})",
             f"Install it in every party's environment: pip install tenseal=={LIBRARY}. The suites mask and plain need "
             "none, but attacks on encrypted sums are controls of the audit aggregation-attacks.",
@@ -125,9 +129,9 @@ def installed() -> str:
 
 
 def require_library(found: str) -> None:
-    """UsageError for a version of TenSEAL that is not :data:`LIBRARY`."""
+    """LibraryError for a version of TenSEAL that is not :data:`LIBRARY`."""
     if found != LIBRARY:
-        raise UsageError(
+        raise LibraryError(
             f"tenseal {LIBRARY} is needed for encrypted sums, not {found}: ciphertexts of two versions do not mix",
             f"Install it in every party's environment: pip install tenseal=={LIBRARY}",
         )
@@ -173,10 +177,10 @@ class Terms:
     context: str = ""
 
     def __post_init__(self) -> None:
-        several, fewest = len(self.members), 2 if len(self.members) == 2 else 3
+        several = len(self.members)
         if several < 2 or list(self.members) != sorted(set(self.members)) or several != len(self.roster):
             raise UsageError(f"a buffer is of two clients or more, each once, ascending, with a key: {self.members}")
-        if several > self.most or not fewest <= self.smallest <= several or self.columns < 1:
+        if several > self.most or not floor_of(several) <= self.smallest <= several or self.columns < 1:
             raise UsageError(
                 f"a buffer of {several} clients with {self.columns} columns cannot be opened from {self.smallest} rows "
                 f"on where {self.most} is the most",

@@ -125,8 +125,32 @@ class Buffered(Protocol):
         """The clients in each sum, of those at the places of a round; the place of a sum is the number of its terms."""
 
 
+class Summable(Protocol):
+    """What a suite is asked to add up. It opens nothing, and needs no suite: whoever reads a run asks for it.
+
+    It may leave ``mean_of`` out: nobody can tell models from sums then.
+    """
+
+    @property
+    def bits(self) -> int:
+        """Of a value that is summed."""
+
+    @property
+    def most(self) -> int:
+        """Of how many clients the largest buffer is."""
+
+    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
+        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows."""
+
+
 class Securable(Protocol):
-    """What a transport may have whose sums a suite of :mod:`fuaudit.secure` can make."""
+    """What a transport may have whose sums a suite of :mod:`fuaudit.secure` can make.
+
+    It may leave ``summable`` out. What it says is read off ``secured`` then, which should need no library.
+    """
+
+    def summable(self, suite: str, before: Sequence[object]) -> Summable:
+        """What a suite is asked to add up, behind the client stages ``before``. UsageError where it cannot."""
 
     def secured(self, suite: str, before: Sequence[object], books: Books, apart: bool) -> Secured:
         """A transport with the same deliveries, whose sums a suite makes, behind the client stages ``before``.
@@ -136,7 +160,7 @@ class Securable(Protocol):
 
 
 class Secured(Transport, Protocol):
-    """A transport whose sums a suite makes. It may leave ``mean_of`` out: nobody can tell models from sums then."""
+    """A transport whose sums a suite makes. Without ``summable`` its ``mean_of`` is asked, where it has one."""
 
     suite: Suite
     """Its name, and of how many clients the largest buffer is."""
@@ -144,6 +168,3 @@ class Secured(Transport, Protocol):
     @property
     def bits(self) -> int:
         """Of a value that is summed."""
-
-    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
-        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows."""

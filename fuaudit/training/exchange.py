@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, offers, says
-from fuaudit.errors import PluginError, UsageError
+from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.plans.availability import always_draws
 from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import build, called
+from fuaudit.secure.names import EXACT
+from fuaudit.secure.terms import layout_of
 from fuaudit.training.asking import STATE, Kind, asked, is_tensor
 from fuaudit.training.contracts import Delivery, Transport
 from fuaudit.training.events import NOT_FINITE, REJECTED_FOR
@@ -82,6 +84,10 @@ MEMBERS = Kind(
         and all(isinstance(some, tuple) and all(type(client) is int for client in some) for some in answer)
     ),
 )
+SUMMABLE = Kind(
+    "what has whole numbers bits and most",
+    lambda answer: [type(getattr(answer, name, None)) for name in ("bits", "most")] == [int, int],
+)
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 
 
@@ -91,6 +97,34 @@ def _row_of(columns: int, like: Tensor) -> Kind:
         f"a row ({columns},) of {like.dtype}",
         lambda answer: is_tensor(answer, like) and answer.shape == (columns,),
     )
+
+
+@dataclass(frozen=True)
+class Summation:
+    """What a suite is asked to add up in an exchange, and what becomes of a sum. Nothing of it opens one.
+
+    Attributes:
+        bits: of a value.
+        most: of how many clients the largest buffer of any round can be.
+        part: who says what the server is shown of a sum.
+    """
+
+    bits: int
+    most: int
+    part: Any
+
+    @property
+    def shows_means(self) -> bool:
+        """Whether anybody says what the server is shown of a sum."""
+        return offers(self.part, "mean_of")
+
+    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
+        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows.
+
+        Where anybody says it.
+        """
+        made: Tensor = asked(self.part, "mean_of", _row_of(len(total), like), total, rows, like)
+        return made
 
 
 @dataclass(frozen=True)
@@ -232,18 +266,43 @@ class Exchange:
     def secured(self, suite: str, books: Books, apart: bool = False) -> Exchange:
         """The same with sums by a suite of :mod:`fuaudit.secure`, whose parties are objects, or processes ``apart``.
 
-        Who made ``books``, what the parties remember, ends them.
+        Who made ``books``, what the parties remember, ends them. Who opens nothing asks for :meth:`summation`.
 
         Raises:
             UsageError: the transport adds up nothing, or rows are not whole numbers there.
         """
+        self._require_sums()
+        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books, apart)
+        return replace(self, transport=transport)
+
+    def summation(self, suite: str) -> Summation:
+        """What a suite is asked to add up; it takes no library of a suite, so whoever reads a run can ask for it.
+
+        Raises:
+            UsageError: there is no such suite, the transport adds up nothing, rows are not whole numbers there, or
+                there is no layout for them.
+        """
+        if suite not in EXACT:
+            raise UsageError(f"there is no suite {suite!r} that makes the sums of a run", nearest(suite, EXACT))
+        self._require_sums()
+        before = self.client_stages.stages
+        if offers(self.transport, "summable"):
+            part = asked(self.transport, "summable", SUMMABLE, suite, before)
+            found = Summation(part.bits, part.most, part)
+        else:
+            from fuaudit.secure.suites import Books  # cryptography, which no other use of this file needs
+
+            part = asked(self.transport, "secured", A_TRANSPORT, suite, before, Books(), False)
+            found = Summation(part.bits, part.suite.most, part)
+        layout_of(found.bits, found.most)
+        return found
+
+    def _require_sums(self) -> None:
         if not offers(self.transport, "secured"):
             raise UsageError(
                 f"{called(self.transport)} has no sums that a suite could make",
                 'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
             )
-        transport = asked(self.transport, "secured", A_TRANSPORT, suite, self.client_stages.stages, books, apart)
-        return replace(self, transport=transport)
 
     def buffers(self, places: int) -> list[tuple[int, int]]:
         """Of each buffer of so many participations how many are in it, and from how many rows on it opens.
@@ -255,27 +314,10 @@ class Exchange:
         found: list[tuple[int, int]] = asked(self.transport, "buffers", BUFFERS, places)
         return found
 
-    @property
-    def fields(self) -> tuple[int, int]:
-        """Of how many bits a value is that a suite sums, and of how many clients the largest buffer.
-
-        Of an exchange that is :meth:`secured`.
-        """
-        transport: Any = self.transport
-        return transport.bits, transport.suite.most
-
     def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
         """Which clients, of those at the places of a round, its lot puts into each sum; of a transport that says it."""
         found: list[tuple[int, ...]] = asked(self.transport, "members", MEMBERS, places, lot)
         return found
-
-    def mean_of(self, total: Ints, rows: int, like: Tensor) -> Tensor:
-        """What the server is shown, ``(c,)`` of the kind of ``like``, of an opened sum ``(c,)`` of so many rows.
-
-        Of a transport that says it.
-        """
-        made: Tensor = asked(self.transport, "mean_of", _row_of(len(total), like), total, rows, like)
-        return made
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""

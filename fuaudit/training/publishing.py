@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.registry import called
-from fuaudit.secure.exposure import Buffer, fewest
+from fuaudit.secure.exposure import Buffer, buffers_under, fewest
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.stages import least_rows, published
 
@@ -25,13 +25,13 @@ ERASE_WHOLE = (
 )
 
 
-def buffers_in(exchange: Exchange, law: Law, places: int) -> tuple[Buffer, ...]:
+def buffers_in(exchange: Exchange, law: Law, suite: str | None, places: int) -> tuple[Buffer, ...]:
     """The buffers of a round of so many participations; none where the transport says nothing of them.
 
     Where everybody counts, see :meth:`~.exchange.Exchange.counts_all`, some of those behind a sum can be noise alone.
     """
     trained = 2 if exchange.counts_all(law) else says(exchange.transport, "least_trained")
-    return tuple(Buffer(*pair, trained) for pair in exchange.buffers(places)) if places else ()
+    return buffers_under(suite, exchange.buffers(places), trained) if places else ()
 
 
 def require_unpublished(exchange: Exchange, buffers: Sequence[Buffer], suite: str, law: Law, empty: int = 0) -> None:

@@ -23,7 +23,7 @@ from fuaudit.runs.run import Run
 from fuaudit.secure.names import EXACT
 from fuaudit.secure.refusal import ANEW
 from fuaudit.secure.sizes import lot_bytes, recorded
-from fuaudit.secure.suites import Books, remembered
+from fuaudit.secure.suites import Books, Suite, remembered
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.publishing import buffers_in, require_unpublished
 from fuaudit.training.setup import Setup
@@ -49,7 +49,8 @@ def secured(ready: Setup, suite: str | None, books: Books, apart: bool = False) 
         yield ready
         return
     _require_fitting(ready, suite)
-    exchange = ready.procedure.exchange.secured(suite, books, apart)
+    exchange, sums = ready.procedure.exchange.secured(suite, books, apart), ready.procedure.exchange.summation(suite)
+    Suite(suite, sums.most).start(sums.bits)
     try:
         yield replace(ready, procedure=replace(ready.procedure, exchange=exchange))
     finally:
@@ -63,7 +64,7 @@ def require_suite(config: Config, suite: str | None) -> None:
     """
     if suite is not None:
         _require_named(suite)
-        exchange_of(config).secured(suite, Books())
+        exchange_of(config).summation(suite)
 
 
 def _require_named(suite: str) -> None:
@@ -103,7 +104,7 @@ def require_secured(ready: Setup, suite: str | None, population: Population, apa
         exchange = ready.procedure.exchange
         if suite is not None:
             law = ready.learner.law
-            buffers = buffers_in(exchange, law, law.places(population.of_laws))
+            buffers = buffers_in(exchange, law, suite, law.places(population.of_laws))
             require_unpublished(exchange, buffers, suite, law, population.empty)
 
 
@@ -115,8 +116,9 @@ def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int
     exchange = ready.procedure.exchange
     if suite is None or exchange.agrees or not (buffers := exchange.buffers(places)):
         return 0
-    columns, fields = ready.procedure.layout.dimension, exchange.secured(suite, Books()).fields
-    sums = sum(recorded(suite, size, columns, *fields) for size, _ in buffers if size > 1)
+    columns, asked = ready.procedure.layout.dimension, exchange.summation(suite)
+    most = max(size for size, _ in buffers)
+    sums = sum(recorded(suite, size, columns, asked.bits, most) for size, _ in buffers if size > 1)
     return rounds * (sums + lot_bytes(places))
 
 

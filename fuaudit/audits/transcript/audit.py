@@ -39,7 +39,8 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
-from fuaudit.secure.recheck import Checked, Wrong, recheck
+from fuaudit.secure.recheck import Checked, Known, Wrong, recheck
+from fuaudit.secure.terms import LibraryError
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -56,6 +57,10 @@ SERVED_ALONE = (
     "are those of the clients' rows was not looked at."
 )
 WRONG = "Messages or sums are not as the protocol has them."
+UNMADE = (
+    "Sums could not be made again on this machine, so nothing is known of them; nothing else that was looked at is "
+    "wrong. Mend what is named here, and verify again."
+)
 NOT_OF_SUMS = "Stored models are not those that the sums make which the messages opened."
 NO_HALF = "The messages are those of the protocol; whether models were made of the opened sums, cannot be told here."
 NO_PLACES = (
@@ -145,7 +150,8 @@ class Transcript:
     def examine(self, case: Case) -> Finding:
         """FAIL where a message, a sum or a model is wrong; NOT_APPLICABLE where nothing is there.
 
-        INCONCLUSIVE without rows, but for a sealed view, whose PASS says what was not looked at.
+        INCONCLUSIVE without rows, but for a sealed view, whose PASS says what was not looked at; and where this machine
+        could not make a sum again: a process or a library broke off.
         """
         run, anchor = case.run, head(case)
         lost = [Wrong("head", anchor.text)] * (anchor.verdict is Verdict.FAIL)
@@ -156,10 +162,13 @@ class Transcript:
         missing = "It was pruned." if run.pruned else not_at_hand(case)
         made = None if missing else again(case)
         try:
-            checked = _checked(run, made)
+            known = known_of(run, None if made is None else made.columns.get)
+        except LibraryError as error:
+            return Finding(NAME, Subject.RUN, Verdict.INCONCLUSIVE, UNMADE, SHOWS_NOT, details=(str(error),))
         except UsageError as error:
             shows = f"The ledger names a suite that cannot have made the sums of such a run: {error.args[0]}"
             return Finding(NAME, Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT)
+        checked = _checked(run, known)
         figures, shows_not = _figures(run, checked, made), " ".join(checked.cannot)
 
         def finding(verdict: Verdict, shows: str, details: Sequence[str] = (), *trusted: str) -> Finding:
@@ -173,6 +182,8 @@ class Transcript:
         if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
+        if checked.unmade:
+            return finding(Verdict.INCONCLUSIVE, UNMADE, _broken_off(checked))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
         half = served(run, checked)
@@ -276,6 +287,11 @@ def _unplayed(checked: Checked) -> list[str]:
     return _first([f"round {at}: clients {members} {told}" for at, members in checked.unplayed])
 
 
+def _broken_off(checked: Checked) -> list[str]:
+    """A line for each of the first buffers whose sum was not made again, with what to do."""
+    return _first([f"round {number}, buffer {buffer}: {why}" for number, buffer, why in checked.unmade])
+
+
 def _first(lines: Sequence[str]) -> list[str]:
     """The first lines, and how many more there are."""
     return [*lines[:SOME], *([f"and {len(lines) - SOME} more"] if len(lines) > SOME else [])]
@@ -298,11 +314,10 @@ def _platforms(case: Case, half: ServerHalf) -> tuple[Sequence[str], tuple[str, 
     return elsewhere or ([ROUNDED] if half.rounding else []), (EQUAL_NAMES,)
 
 
-def _checked(run: Run, made: Again | None) -> Checked:
+def _checked(run: Run, known: Known) -> Checked:
     """What the transcript shows to whoever knows what was committed to."""
-    columns = None if made is None else made.columns.get
     content = read_bytes(run.path / CHAIN, limit_of(CHAIN))
-    return recheck(content, lambda number: body_of(run.path, number), known_of(run, columns))
+    return recheck(content, lambda number: body_of(run.path, number), known)
 
 
 def _on_when(case: Case) -> list[str]:

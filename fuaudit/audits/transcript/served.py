@@ -18,17 +18,16 @@ import torch
 from torch import Tensor
 
 from fuaudit.audits.transcript.known import FOR_NOTHING, draws_in_order, told_rounds
-from fuaudit.declared import offers, says
+from fuaudit.declared import says
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.platforms import COUNTED, makers_of, plugins_of, versions
 from fuaudit.runs.run import Run
 from fuaudit.secure.recheck import Checked, Wrong
-from fuaudit.secure.suites import Books
 from fuaudit.secure.terms import Opened
 from fuaudit.training.contracts import Delivery
 from fuaudit.training.engines.protocol import single_threaded
-from fuaudit.training.exchange import Exchange
+from fuaudit.training.exchange import Summation
 from fuaudit.training.execute import StepSizes
 from fuaudit.training.one_round import Served, server_half
 from fuaudit.training.rounds import SERVER, SOLVER, Cohort, ExchangeContext, State, owner_of, stripped
@@ -75,21 +74,21 @@ def served(run: Run, checked: Checked) -> ServerHalf:
     Raises:
         UsageError: the transport has no sums that the run's suite could make, or the run's device is not here.
     """
-    exchange = run.exchange.secured(str(suite_of(run.ledger)), Books())
-    if missing := _missing(run, exchange):
+    sums = run.exchange.summation(str(suite_of(run.ledger)))
+    if missing := _missing(run, sums):
         return ServerHalf(missing=missing)
     single_threaded()
     device, others, small = device_of(run.config.run.device), list[int](), True
     failed = list[int]()
     for event in told_rounds(run):
         number = event["round"]
-        sums = [checked.opened[at] for at in sorted(checked.opened) if at[0] == number]
+        opened = [checked.opened[at] for at in sorted(checked.opened) if at[0] == number]
         stored, columns = _kept(*run.checkpoint(number)), checked.columns.get(number)
         if columns is not None and columns[-1] >= len(stored[""]):
             others.append(number)
             small = False
             continue
-        after = _half(run, exchange, number, sums, columns, device)
+        after = _half(run, sums, number, opened, columns, device)
         failed += [number] if after.failed else []
         made = _kept(*_stored(run, number, after))
         if not _same(made, stored):
@@ -98,10 +97,10 @@ def served(run: Run, checked: Checked) -> ServerHalf:
     return ServerHalf(tuple(others), bool(others) and small, failed=tuple(failed))
 
 
-def _missing(run: Run, exchange: Exchange) -> str:
+def _missing(run: Run, sums: Summation) -> str:
     """Why nobody can execute it here, as a sentence; empty where it can be done."""
-    stages = exchange.server.stages
-    if not offers(exchange.transport, "mean_of"):
+    stages = run.exchange.server.stages
+    if not sums.shows_means:
         return "The transport does not say what the server is shown of an opened sum."
     if any(says(stage, "draws") for stage in stages) and run.redacted:
         return (
@@ -126,13 +125,13 @@ def _stored(run: Run, number: int, after: Served) -> tuple[Tensor, State]:
     return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
 
 
-def _half(run: Run, exchange: Exchange, number: int, sums: list[Opened], columns: Any, device: torch.device) -> Served:
+def _half(run: Run, sums: Summation, number: int, opened: list[Opened], columns: Any, device: torch.device) -> Served:
     """What the server makes of the sums of a round."""
     vector, state = run.checkpoint(number - 1)
     vector, learner = vector.to(device), run.learner
     before = {name: tensor.to(device) for name, tensor in stripped(SERVER, state).items()}
     count = len(vector) if columns is None else len(columns)
-    means = [exchange.mean_of(np.asarray(one.sums), len(one.members), vector) for one in sums]
+    means = [sums.mean_of(np.asarray(one.sums), len(one.members), vector) for one in opened]
     rows = torch.stack(means) if means else vector.new_empty(0, count)
     total = 0 if run.sealed else run.plan.retained.size  # no stage asks for it where it is not known
     cohort = _nobody(device, len(run.members), total).counted(len(rows))
@@ -144,7 +143,7 @@ def _half(run: Run, exchange: Exchange, number: int, sums: list[Opened], columns
         None if columns is None else torch.from_numpy(columns).to(device),
         draws=() if run.redacted else run.stage_draws(run.plan),
     )
-    return server_half(exchange, Delivery(rows, cohort, rows), context, before)
+    return server_half(run.exchange, Delivery(rows, cohort, rows), context, before)
 
 
 def _nobody(device: torch.device, members: int, total: int) -> Cohort:
