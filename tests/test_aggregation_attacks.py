@@ -16,13 +16,15 @@ from fuaudit.audits.aggregation import AggregationAttacks
 from fuaudit.plans import Request
 from fuaudit.runs.sums import sums_of
 from fuaudit.runs.transcripts import chain_of
-from fuaudit.secure import encrypted, masked, pairs
+from fuaudit.secure import adder, encrypted, masked, pairs
+from fuaudit.secure.adder import end_all
 from fuaudit.secure.attacks import openings
 from fuaudit.secure.attacks.opening import Got
 from fuaudit.secure.attacks.parties import Parties
 from fuaudit.secure.attacks.table import ATTACKS, played
 from fuaudit.secure.exposure import Buffer, exposed
 from fuaudit.secure.names import EXACT, SCARY
+from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.sizes import sent
 from fuaudit.testing import check_audit
 from fuaudit.testing.tiny import tiny_dataset
@@ -198,6 +200,33 @@ def test_a_broken_attack_decides_nothing(sealed_sums, monkeypatch):
     result, found = judged(sealed_sums)
     assert (result.verdict, found.verdict) == ("INCONCLUSIVE", "INCONCLUSIVE")
     assert "gets nothing where it must" in found.shows
+
+
+@pytest.fixture
+def no_process(monkeypatch):
+    """A machine on which the process that adds cannot be started."""
+
+    def started(*_):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    end_all()
+    monkeypatch.setattr(adder, "started", started)
+    yield
+    end_all()
+
+
+def test_a_machine_that_adds_nothing_decides_nothing(sealed_sums, no_process):
+    result, found = judged(sealed_sums)
+    assert (result.verdict, found.verdict) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert "BlockingIOError" in found.shows
+
+
+@pytest.mark.parametrize("name", ["copied ciphertext", "overflow", "faked dropouts"])
+def test_an_attack_that_breaks_off_got_not_nothing(no_process, name):
+    """It says nothing of a suite: an attack that gets nothing counts for it."""
+    with pytest.raises(RefusedError) as caught:
+        ATTACKS[name].play("bfv", small(smallest=3))
+    assert caught.value.broke
 
 
 def test_rounds_with_different_numbers_of_clients_are_told_as_they_were(tmp_path):

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secure_parties import opening_of, rows_of
 
+from fuaudit.errors import UsageError
 from fuaudit.runs.sums import Alike, Sums
 from fuaudit.secure import masked
 from fuaudit.secure.attacks.buffers import both_secrets
-from fuaudit.secure.exposure import Buffer, exposed, fewest, meeting, partners_needed, within_all
+from fuaudit.secure.exposure import Buffer, buffers_under, exposed, fewest, meeting, partners_needed, within_all
+from fuaudit.secure.names import EXACT, floor_of
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Suite
 
@@ -289,6 +291,21 @@ def test_of_a_complete_buffer_behind_masks_two_thirds_have_both_secrets(size):
     if needed == shares:
         assert np.array_equal(both_secrets(some, needed), some.row)
     assert both_secrets(some, needed - 1) is None
+
+
+@pytest.mark.parametrize("suite", EXACT)
+def test_terms_say_what_exposure_counts(suite):
+    """A buffer of the option's 2 is one of 3 where it has three members; terms with 2 are refused."""
+    pairs = SecureSum(2, smallest=2).buffers(5)
+    assert pairs == [(3, 2), (2, 2)]
+    assert buffers_under(suite, pairs) == (Buffer(3, 3), Buffer(2, 2))
+    assert buffers_under(None, pairs) == (Buffer(3, 2), Buffer(2, 2))
+    for size in range(2, 9):
+        few = floor_of(size)
+        assert fewest(suite, Buffer(size, 2)) >= few == Suite(suite).floor(size)
+        Suite(suite).opened(rows_of(size, 3), 12, smallest=few)
+        with pytest.raises(UsageError, match=f"cannot be opened from {few - 1} rows on"):
+            Suite(suite).opened(rows_of(size, 3), 12, smallest=few - 1)
 
 
 def test_the_transport_says_its_buffers():

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
+from fuaudit_plugins.secure_sum import SecureSum
 from secure_parties import rows_of
 from tests_support import secret
 
 from fuaudit import load_run, registry, train, unlearn, verify
 from fuaudit.audits.transcript.known import wrong_rule
-from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.config import resolve
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.runs.ledger import ledger_of, suite_of, wrong_course
@@ -28,7 +30,7 @@ from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT, SCARY
 from fuaudit.secure.suites import Suite
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.exchange import Exchange
+from fuaudit.training.exchange import Exchange, exchange_of
 from fuaudit.training.publishing import require_unpublished
 from fuaudit.training.stages import Chain, Mean
 from fuaudit.workflow.resume import resume
@@ -311,6 +313,69 @@ def test_the_command_trains_by_a_suite(fuaudit, tmp_path):
     assert code == 0, err
     assert suite_of(load_run(tmp_path / "run").ledger) == "bfv+mask"
     assert fuaudit("train", tmp_path / "c.toml", "--out", tmp_path / "no", "--secure", "ckks-demo")[0] == 2
+
+
+# what a suite is asked to add up
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A transport of another package, as it was written before there was ``summable``."""
+
+    shows = "sums"
+
+    def deliver(self, rows, context):
+        raise AssertionError("nothing is delivered")
+
+    def secured(self, suite, before, books, apart):
+        return SecureSum(3).secured(suite, before, books, apart)
+
+
+@dataclass(frozen=True)
+class Summing(Foreign):
+    """One that says what is summed, right or wrong."""
+
+    bits: object = 12
+    most: object = 5
+
+    def summable(self, suite, before):
+        return self
+
+    def secured(self, *_):
+        raise AssertionError("nothing is opened")
+
+
+def exchange_by(transport):
+    return replace(exchange_of(resolve(FEDAVG)), transport=transport)
+
+
+def test_what_is_summed_is_said_without_a_suite():
+    own = exchange_by(SecureSum(3)).summation("bfv")
+    assert (own.bits, own.most, own.shows_means) == (12, 5, True)
+    step = own.part.numbers.step_of(2)
+    found = own.mean_of(np.array([8, -2]), 4, torch.zeros(2, dtype=torch.float64))
+    assert torch.equal(found, torch.tensor([2 * step, -step / 2], dtype=torch.float64))
+    old = exchange_by(Foreign()).summation("bfv")
+    assert (old.bits, old.most, old.shows_means) == (12, 5, False)
+    other = exchange_by(Summing()).summation("bfv")
+    assert (other.bits, other.most, other.shows_means) == (12, 5, False)
+
+
+@pytest.mark.parametrize(
+    ("transport", "suite", "error", "words"),
+    [
+        (SecureSum(3), "bvf", UsageError, "no suite 'bvf'"),
+        (SecureSum(3), SCARY, UsageError, "no suite"),
+        (SecureSum(17), "mask", UsageError, "of 2 to 32 clients, not of 33"),
+        (Summing(most=33), "mask", UsageError, "of 2 to 32 clients, not of 33"),
+        (Summing(bits=99), "mask", UsageError, "99"),
+        (Summing(bits="12"), "mask", PluginError, "whole numbers bits and most"),
+        (Summing(most=True), "mask", PluginError, "whole numbers bits and most"),
+    ],
+)
+def test_what_no_suite_adds_up_is_refused(transport, suite, error, words):
+    with pytest.raises(error, match=words):
+        exchange_by(transport).summation(suite)
 
 
 def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):

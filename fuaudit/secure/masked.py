@@ -307,7 +307,7 @@ class MaskServer:
         try:
             self._unmasked(announced, shared, sent, unmasked)
         except RefusedError as error:
-            if error.reason == "broke":
+            if error.broke:
                 raise
             return False
         return True

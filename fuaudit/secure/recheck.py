@@ -597,7 +597,7 @@ def _judged(error: FuauditError) -> str:
     Raises:
         _UnmadeError: it says nothing of them, but of this machine: a process or library that broke off or is missing.
     """
-    if isinstance(error, LibraryError) or (isinstance(error, RefusedError) and error.reason == "broke"):
+    if isinstance(error, LibraryError) or (isinstance(error, RefusedError) and error.broke):
         raise _UnmadeError(" ".join(filter(None, (f"{_sentence(error)}.", error.hint)))) from None
     return _sentence(error)
 

@@ -42,6 +42,11 @@ class RefusedError(FuauditError):
         super().__init__(message, hint)
         self.blamed, self.reason = blamed, reason
 
+    @property
+    def broke(self) -> bool:
+        """Whether a process or a library broke off on this machine: it says nothing of what was sent."""
+        return self.reason == "broke"
+
 
 def forgetting(work: Callable[P, T]) -> Callable[P, T]:
     """``work`` whose errors keep nothing of it: no frame, and no error of before.

@@ -57,7 +57,9 @@ def _alone(suite: str, opening: Opening, colluders: int) -> Ints | None:
     made = Suite(suite, opening.most)
     try:
         opened = made.opened(rows, opening.bits, absent=absent, smallest=opening.smallest)
-    except RefusedError:
+    except RefusedError as error:
+        if error.broke:
+            raise
         return None
     found: Ints = opened.sums - rows[1 : colluders + 1].sum(axis=0)
     return found
@@ -89,7 +91,9 @@ def _told(some: Parties, colluders: int, few: int) -> Mapping[str, dict[int, byt
         came = [one for one in everybody if what == "seed" or one != VICTIM]
         try:
             body = some.mask_clients[holder].unmask(came).body
-        except RefusedError:
+        except RefusedError as error:
+            if error.broke:
+                raise
             continue
         told[what][holder] = body[DIGEST_BYTES : DIGEST_BYTES + shamir.SHARE_BYTES]
     return told

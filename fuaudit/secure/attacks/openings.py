@@ -64,7 +64,9 @@ def _said_to_be_the_sum(suite: str, opening: Opening) -> Ints | None:
         total = Total(some.terms.members, ciphertexts_of(sent[VICTIM], some.terms)[1])
         try:
             found = some.signed(total)
-        except RefusedError:
+        except RefusedError as error:
+            if error.broke:
+                raise
             return None
         return found.sums + some.terms.largest * (len(opening.rows) - 1)
 
@@ -101,8 +103,9 @@ def copied_ciphertext(suite: str, opening: Opening) -> Got:
     for way in ways:
         try:
             return Got(way(two) // 2, opening.row)
-        except RefusedError:
-            continue
+        except RefusedError as error:
+            if error.broke:
+                raise
     return Got(None, opening.row)
 
 
@@ -153,5 +156,7 @@ def overflow(suite: str, opening: Opening) -> Got:
                 return Got(some.unmasked(*some.masked_rows()).sums[:1], due)
             announced, sent = some.sent()
             return Got(some.opened(sent, announced).sums[:1], due)
-        except RefusedError:
+        except RefusedError as error:
+            if error.broke:
+                raise
             return Got(None, due)
