@@ -22,7 +22,6 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
-from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure.names import has_key_holder
 from fuaudit.secure.recheck import Checked, Known, Wrong
 from fuaudit.secure.suites import Books
@@ -78,11 +77,8 @@ def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
 
     Whatever the rule, the model tells this sum, and each of the two has her own row.
     """
-    several, empty = {number for number, _ in checked.unplayed}, run.emptied
-    found: dict[int, list[tuple[int, ...]]] = {}
-    for (number, _), one in sorted(checked.opened.items()):
-        found.setdefault(number, []).append(tuple(one.members))
-    alone = [(number, members[0]) for number, members in found.items() if number in several and len(members) == 1]
+    several, empty = sorted({number for number, _ in checked.unplayed}), run.emptied
+    alone = [(number, opened[0].members) for number in several if len(opened := checked.opened_of(number)) == 1]
     return [(number, members) for number, members in alone if len({*members} - empty) <= 2]
 
 
@@ -112,8 +108,7 @@ def cohort_of(run: Run) -> Cohorts:
     """
     if not run.sealed:
         return run.plan.cohort
-    chain = chain_of(run.path)
-    return lambda number: sorted(entry.sender for entry in chain.of_round(number) if entry.step == "lot")
+    return lambda number: run.chain.senders(number, "lot")
 
 
 def draws_in_order(law: Law) -> bool:
@@ -203,7 +198,7 @@ def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:
         if at[0] in executed:
             yield Wrong("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
-        number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
+        number, opened = event["round"], len(checked.opened_of(event["round"]))
         told = _summed(event.get("told", ()))
         if opened != told:
             yield Wrong("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
