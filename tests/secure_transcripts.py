@@ -8,11 +8,12 @@ import numpy as np
 from secure_parties import rows_of
 
 from fuaudit.draws.chains import Chain as Contributions
+from fuaudit.errors import EvidenceError
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.messages import Identity, Message, Signers
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.recheck import Known, recheck
+from fuaudit.secure.recheck import Checked, Known, Wrong, added_apart, recheck
 from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import Lot, coordinates_digest
 from fuaudit.secure.transcript import Chain, Transcript, messages_of, read_chain
@@ -21,6 +22,15 @@ PATH = Path("transcript")
 SUITES = ("plain", "mask", "bfv", "bfv+mask")
 CONTEXT = "c" * 64
 COLUMNS = 5
+
+
+def rechecked(content, bodies, known, add=added_apart):
+    """What the bytes of a transcript show; none that are no chain get as far as a check."""
+    try:
+        chain = read_chain(content, PATH)
+    except EvidenceError as error:
+        return Checked((Wrong("chain", str(error)),), {}, (), (), (), 0, ())
+    return recheck(chain, bodies, known, add)
 
 
 class Kept:
@@ -127,7 +137,7 @@ class Training:
     def checked(self, kept=None, anchored=False, **others):
         """What a transcript shows; ``anchored`` by the heads of the honest one."""
         kept = kept or self.kept
-        return recheck(kept.content, kept.bodies.get, self.known(None if anchored else kept, **others))
+        return rechecked(kept.content, kept.bodies.get, self.known(None if anchored else kept, **others))
 
 
 def with_another_sum(messages, signers):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from secure_parties import rows_of
-from secure_transcripts import COLUMNS, CONTEXT, SUITES, Kept, Training, written
+from secure_transcripts import COLUMNS, CONTEXT, PATH, SUITES, Kept, Training, rechecked, written
 
-from fuaudit.errors import UsageError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.secure import masked
 from fuaudit.secure import recheck as room
 from fuaudit.secure.encrypted import Total, ciphertexts_of, framed, summands_of
@@ -26,7 +26,7 @@ from fuaudit.secure.recheck import added_apart
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite, remembered
 from fuaudit.secure.terms import Lot, columns_bytes, coordinates_digest, new_attempt
-from fuaudit.secure.transcript import Entry
+from fuaudit.secure.transcript import Chain, Entry, read_chain
 
 KEYED = ("bfv", "bfv+mask")
 
@@ -278,7 +278,7 @@ def test_each_message_of_another_round(suite):
     half = len(messages) // 2
     for place, old in enumerate(messages[:half]):
         kept = _rewritten([*messages[: half + place], old, *messages[half + place + 1 :]])
-        checked = room.recheck(kept.content, kept.bodies.get, made.known())
+        checked = rechecked(kept.content, kept.bodies.get, made.known())
         if place:  # before the first line of round 2 it only makes round 1 longer
             assert kinds(checked) == {"chain"}
         moved = [*messages[: half + place], replace(old, round=2), *messages[half + place + 1 :]]
@@ -329,7 +329,7 @@ def test_each_field_with_one_flipped_bit(made):
             except RefusedError:
                 continue
             kept = _rewritten([*messages[:place], altered, *messages[place + 1 :]])
-            checked = room.recheck(kept.content, kept.bodies.get, replace(made.known(), heads={}))
+            checked = rechecked(kept.content, kept.bodies.get, replace(made.known(), heads={}))
             due = {"lot", "message", "order", "chain"} if message.step == "lot" else OF_FIELD[name]
             assert kinds(checked) & due, (message.step, name)
 
@@ -604,13 +604,19 @@ def test_no_bytes_make_anything_but_findings(trainings, data):
         entry = Entry.of(said, part, number, previous)
         kept.keep(1, part, entry.line)
         previous = entry.digest
-    assert room.recheck(kept.content, kept.bodies.get, made.known()).wrong
+    assert rechecked(kept.content, kept.bodies.get, made.known()).wrong
 
 
-@given(st.binary(max_size=300), st.binary(max_size=300))
-def test_other_bytes_are_findings(trainings, content, body):
-    checked = room.recheck(content, lambda _: body, trainings["plain"].known())
-    assert [one.kind for one in checked.wrong] == (["chain"] if content else ["head"] + ["lot"] * 3)
+@given(st.binary(min_size=1, max_size=300))
+def test_other_bytes_are_no_chain(content):
+    with pytest.raises(EvidenceError):
+        read_chain(content, PATH)
+
+
+@given(st.binary(max_size=300))
+def test_a_chain_without_lines_lacks_all_rounds(trainings, body):
+    checked = room.recheck(Chain(), lambda _: body, trainings["plain"].known())
+    assert [one.kind for one in checked.wrong] == ["head"] + ["lot"] * 3
 
 
 def test_a_chain_of_rounds_that_there_are_not(made):
@@ -630,7 +636,7 @@ def test_whoever_adds_is_who_was_named(trainings):
 
     made = trainings["bfv"]
     for add, reason in ((refusing, "a worker died"), (lambda *_: [b"other"], "is not that of the ciphertexts")):
-        checked = room.recheck(made.kept.content, made.kept.bodies.get, made.known(), add)
+        checked = rechecked(made.kept.content, made.kept.bodies.get, made.known(), add)
         assert [reason in one.sentence for one in checked.wrong] == [True]
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
+from secure_transcripts import rechecked
 from test_secured_runs import FEDREP, trained
 from tests_support import reseal
 
@@ -22,7 +23,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.runs.layout import LEDGER, MANIFEST
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.messages import Message
-from fuaudit.secure.recheck import added_apart, recheck
+from fuaudit.secure.recheck import added_apart
 from fuaudit.secure.terms import new_attempt
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.spec import read_spec
@@ -55,7 +56,7 @@ class Honest:
     def wrong(self, made, heads=None):
         """What is wrong with a transcript; the ledger tells its heads, or others."""
         known = replace(self.known, heads=heads or made.heads or self.known.heads)
-        return recheck(made.content, made.bodies.get, known, self.added).wrong
+        return rechecked(made.content, made.bodies.get, known, self.added).wrong
 
     def cases(self, way):
         """Those of a way; of flipped fields those of one message of each step."""

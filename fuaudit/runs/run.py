@@ -60,7 +60,8 @@ from fuaudit.runs.listing import is_run, made_from
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_form, read_listed
 from fuaudit.runs.models import WithModels
-from fuaudit.runs.transcripts import given_up, wrong_transcript
+from fuaudit.runs.transcribed import WithTranscript, wrong_transcript
+from fuaudit.runs.transcripts import given_up
 from fuaudit.secure.refusal import ANEW
 from fuaudit.text import WITH_DATA, command, counted, quoted_path
 from fuaudit.training.exchange import first_state
@@ -69,11 +70,11 @@ from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 
 
 @dataclass(frozen=True)
-class Run(WithContents, WithModels):
+class Run(WithContents, WithModels, WithTranscript):
     """A complete run whose manifest, digests and ledger agree.
 
-    What it tells lies in three modules over its files (:mod:`fuaudit.runs.stored`): its plan (``planned``), what it
-    committed to (``contained``), and its models (``models``).
+    What it tells lies in four modules over its files (:mod:`fuaudit.runs.stored`): its plan (``planned``), what it
+    committed to (``contained``), its models (``models``), and its messages (``transcribed``).
     """
 
 

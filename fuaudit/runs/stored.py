@@ -71,7 +71,7 @@ class WithInfo:
             return f"names other plugins in {RUN} than in {CONFIG}"
         return ""
 
-    @property
+    @cached_property
     def checkpoints(self) -> tuple[int, ...]:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
         return rounds_in(self.files)

@@ -17,7 +17,6 @@ from fuaudit.errors import UsageError
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
-from fuaudit.runs.transcripts import chain_of
 from fuaudit.runs.untrained import all_told, hiding_nobody
 from fuaudit.secure.exposure import Buffer, exposed, meeting, within_all
 from fuaudit.secure.names import EXACT
@@ -52,8 +51,7 @@ def _participations(run: Run) -> tuple[list[int], int]:
     if suite_of(run.ledger) is None:
         rows = [sum(sum(one["rows"]) for one in line.get("told", ()) if one["kind"] == "summed") for line in lines]
     else:
-        lots = _lots(run)
-        rows = [lots[line["round"]] for line in lines]
+        rows = [_contributions(run, line["round"]) for line in lines]
     return rows, run.rounds_executed - len(rows)
 
 
@@ -68,12 +66,12 @@ def _places(run: Run) -> int:
         return run.law.places(run.plan.widest.of_laws)  # kept rounds, and those before an edit, have who was there then
     if suite_of(run.ledger) is None:
         return run.places
-    return max(_lots(run).values(), default=0)
+    return max((_contributions(run, number) for number in run.chain.rounds), default=0)
 
 
-def _lots(run: Run) -> Counter[int]:
-    """How many contributions to its lot each round has among the messages of a run: one a participation."""
-    return Counter(entry.round for entry in chain_of(run.path).entries if entry.step == "lot")
+def _contributions(run: Run, number: int) -> int:
+    """How many contributions to its lot a round has among the messages of a run: one a participation."""
+    return len(run.chain.senders(number, "lot"))
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,20 @@
-"""The transcript of a run: every message of its secure sums, as far as it is there, and the chain over all of them.
+"""The files of a transcript: every message of secure sums, as far as it is there, and the chain over all of them.
 
-The chain is no file of the manifest, so the digest of the run does not hang on it. The ledger holds its head after
-every round, and the seal closes the ledger. The chain has the digest of every envelope, so opening compares each byte.
-What messages mean is asked by the audit "transcript" alone.
+They are read of any folder, also of one whose run broke off. What the run that is complete tells of them lies in
+:mod:`fuaudit.runs.transcribed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuaudit.errors import EvidenceError, FuauditError
+from fuaudit.errors import FuauditError
 from fuaudit.formats.files import read_bytes
-from fuaudit.runs.layout import BODIES, CHAIN, FILES, TRANSCRIPT_FOLDER, names_in, of_round
-from fuaudit.runs.ledger import suite_of
+from fuaudit.runs.layout import BODIES, CHAIN, TRANSCRIPT_FOLDER, names_in, of_round
 from fuaudit.runs.manifest import limit_of
-from fuaudit.text import span
 
 if TYPE_CHECKING:
-    from fuaudit.runs.stored import Stored
     from fuaudit.secure.messages import Message
     from fuaudit.secure.transcript import Chain
 
@@ -72,50 +67,3 @@ def _last_discard(folder: Path) -> Message | None:
     number = max(chain.rounds, default=0)
     body = body_of(folder, number) or b""
     return last_of(messages_of(chain.of_round(number), body[: chain.size_of(number)], path))
-
-
-def wrong_transcript(run: Stored) -> Iterator[str]:
-    """What the folder of a run holds otherwise than its ledger tells of a transcript.
-
-    Raises:
-        EvidenceError: the chain is missing, torn or broken, or an envelope is not the one that was recorded.
-    """
-    there = set(names_of_transcript(run.path))
-    if suite_of(run.ledger) is None:
-        yield from (f"has {name}, which only {FILES[CHAIN].when} has" for name in sorted(there)[:1])
-        return
-    chain, told = chain_of(run.path), {event["round"]: event["transcript"] for event in run.ledger.of_kind("round")}
-    if not {*chain.rounds} <= told.keys():
-        yield f"has messages in {CHAIN} of other rounds than {span(sorted(told)) or 'none'}, which it executed"
-        return
-    sizes = {} if run.pruned else {of_round(BODIES, number): chain.size_of(number) for number in chain.rounds}
-    if there != {CHAIN, *sizes}:
-        odd = sorted(there ^ {CHAIN, *sizes})
-        yield f"{'has' if odd[0] in there else 'lacks'} {odd[0]}, otherwise than {CHAIN} tells"
-        return
-    for name, size in sizes.items():
-        if _size(run.path / name) != size:
-            yield f"has another number of bytes in {name} than {CHAIN} tells"
-            return
-    for number in sorted(told):
-        if told[number] != chain.head_after(number):
-            yield f"has another head in {CHAIN} after round {number} than its ledger names"
-            return
-    if not run.pruned:
-        _require_recorded(run.path, chain)
-
-
-def _require_recorded(folder: Path, chain: Chain) -> None:
-    """Raises EvidenceError where an envelope is not the one that was recorded. One body is read at a time."""
-    from fuaudit.secure.transcript import envelopes
-
-    for number in chain.rounds:
-        for _ in envelopes(chain.of_round(number), body_of(folder, number) or b"", folder / of_round(BODIES, number)):
-            pass
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise EvidenceError(f"cannot read {path}: {error.strerror or error}") from error

@@ -8,10 +8,12 @@ What a transcript cannot show is said beside it, and no check of it can change t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -50,7 +52,7 @@ from fuaudit.secure.terms import (
     installed,
     require_library,
 )
-from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry, messages_of, read_chain
+from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry, messages_of
 from fuaudit.text import counted
 
 TOLD = ("receipt", "opened")
@@ -58,6 +60,8 @@ TOLD = ("receipt", "opened")
 
 ONCE = ("total", "witness")
 """Steps that a buffer has once in a round, in whatever attempts: a key holder opens what a witness signed."""
+
+T = TypeVar("T")
 
 Bodies = Callable[[int], bytes | None]
 """Round -> its envelopes one after the other; None where they were removed."""
@@ -161,29 +165,48 @@ class Checked:
     columns: Mapping[int, Ints] = field(default_factory=dict)
     unmade: tuple[tuple[int, int, str], ...] = ()
 
+    def opened_of(self, number: int) -> Sequence[Opened]:
+        """What was opened in a round, by ascending buffers."""
+        return self._opened.get(number, ())
+
+    def unplayed_of(self, number: int) -> Sequence[tuple[int, ...]]:
+        """The members of the buffers of a round that were drawn, and of which no sum was told."""
+        return self._unplayed.get(number, ())
+
+    @cached_property
+    def _opened(self) -> Mapping[int, Sequence[Opened]]:
+        return _by_round((number, self.opened[number, buffer]) for number, buffer in sorted(self.opened))
+
+    @cached_property
+    def _unplayed(self) -> Mapping[int, Sequence[tuple[int, ...]]]:
+        return _by_round(self.unplayed)
+
+
+def _by_round(pairs: Iterable[tuple[int, T]]) -> Mapping[int, Sequence[T]]:
+    """What belongs to each round, in the order in which it comes."""
+    found: dict[int, list[T]] = {}
+    for number, one in pairs:
+        found.setdefault(number, []).append(one)
+    return found
+
 
 def added_apart(summands: Summands, ring: Plaintexts) -> Sequence[bytes]:
     """The sums of ciphertexts, read and added by a confined process: whoever made a transcript can write any bytes."""
     return adder_of("checker", bfv.keyless_part(ring), ring).sums(summands)
 
 
-def recheck(content: bytes, bodies: Bodies, known: Known, add: Adder = added_apart) -> Checked:
+def recheck(chain: Chain, bodies: Bodies, known: Known, add: Adder = added_apart) -> Checked:
     """What a transcript shows.
 
     Args:
-        content: the lines of the chain.
+        chain: its lines, each of which follows from the one before.
         bodies: the envelopes of a round.
         known: what the checker knows from elsewhere.
         add: who adds ciphertexts up.
     """
-    try:
-        chain = read_chain(content, Path("the chain"))
-        if strange := [number for number in chain.rounds if not 1 <= number <= known.rounds]:
-            raise RefusedError(
-                f"the chain tells of round {strange[0]}, and the training has rounds 1 to {known.rounds}"
-            )
-    except FuauditError as error:
-        return Checked((Wrong("chain", _sentence(error)),), {}, (), (), (), 0, cannot(known, ()))
+    if strange := [number for number in chain.rounds if not 1 <= number <= known.rounds]:
+        sentence = f"the chain tells of round {strange[0]}, and the training has rounds 1 to {known.rounds}"
+        return Checked((Wrong("chain", sentence),), {}, (), (), (), 0, cannot(known, ()))
     found: list[Wrong] = [*_wrong_heads(chain, known), *_wrong_roster(known)]
     opened: dict[tuple[int, int], Opened] = {}
     unplayed: list[tuple[int, tuple[int, ...]]] = []
@@ -482,10 +505,8 @@ class _Buffers:
                 yield Wrong("buffer", f"client {others[0]} is in no lot of this round", self.number, terms.buffer)
         if known.buffers is None or (known.ends and lots.right is None):
             return
-        drawn = [*known.buffers(self.number, lots.right or {})]
-        self.unplayed = sorted(
-            members for buffer, members in enumerate(drawn) if (buffer, members) not in self._told_of(all_terms)
-        )
+        drawn, told = [*known.buffers(self.number, lots.right or {})], self._told_of(all_terms)
+        self.unplayed = sorted(members for buffer, members in enumerate(drawn) if (buffer, members) not in told)
         for terms in all_terms:
             if terms.members not in drawn:
                 yield Wrong("buffer", f"clients {terms.members} were not drawn together", self.number, terms.buffer)

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import canonical_json, parse_canonical
 from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_of
-from fuaudit.secure.messages import STEPS, Message
+from fuaudit.secure.messages import STEPS, Message, Step
 from fuaudit.secure.names import ANSWERS, ATTEMPTS, EVERYBODY, NO_BUFFER
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import RefusedError
@@ -121,6 +121,10 @@ class Chain:
         """The entries of a round."""
         places = self._rounds.get(number, range(0))
         return self.entries[places.start : places.stop]
+
+    def senders(self, number: int, step: Step) -> tuple[int, ...]:
+        """Who sent a step in a round, ascending; a client once for each of its messages."""
+        return tuple(sorted(entry.sender for entry in self.of_round(number) if entry.step == step))
 
     def size_of(self, number: int) -> int:
         """Bytes of the envelopes of a round: what is longer in its body was written, and not recorded."""

@@ -30,7 +30,6 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.neighbours import neighbours
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.runs.transcripts import chain_of
 from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case
@@ -80,7 +79,7 @@ def _messages(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[Res
     """The transcript of an ancestor, where messages of its sums are there; a prune removes them."""
     if isinstance(ancestor, Tombstone) or ancestor.pruned or suite_of(ancestor.ledger) is None:
         return []
-    chain, erased = chain_of(ancestor.path), {client for request in later for client in request.clients}
+    chain, erased = ancestor.chain, {client for request in later for client in request.clients}
     also = ", also of erased clients" if erased & {entry.sender for entry in chain.entries} else ""
     why = f"holds messages of secure sums of {counted(len(chain.rounds), 'round')}{also}"
     return [ResidualCopy(f"{ancestor.path.name}/{TRANSCRIPT_FOLDER}", why)] if chain.rounds else []

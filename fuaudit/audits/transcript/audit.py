@@ -33,10 +33,8 @@ from fuaudit.audits.transcript.left_out import left_out
 from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
 from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
-from fuaudit.formats.files import read_bytes
-from fuaudit.runs.layout import CHAIN, MODEL, RECORDED
+from fuaudit.runs.layout import MODEL, RECORDED
 from fuaudit.runs.ledger import suite_of
-from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
 from fuaudit.secure.recheck import Checked, Known, Wrong, recheck
@@ -316,8 +314,7 @@ def _platforms(case: Case, half: ServerHalf) -> tuple[Sequence[str], tuple[str, 
 
 def _checked(run: Run, known: Known) -> Checked:
     """What the transcript shows to whoever knows what was committed to."""
-    content = read_bytes(run.path / CHAIN, limit_of(CHAIN))
-    return recheck(content, lambda number: body_of(run.path, number), known)
+    return recheck(run.chain, lambda number: body_of(run.path, number), known)
 
 
 def _on_when(case: Case) -> list[str]:

@@ -6,7 +6,7 @@ clients who are in it. What parts of other packages tell, and in which order all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ PLACES = {"client": CLIENT, "transport": TRANSPORT, "solver": SOLVER, "server": 
 def wrong_events(run: Run) -> Iterator[Wrong]:
     """What the ledger tells of a round that no part of the config tells, tells twice, or of somebody not in it."""
     parts, cohort = own_parts(run), cohort_of(run)
+    solver, dimension = registry.build("solvers", run.config.solver), run.model.numel()
     for event in told_rounds(run):
         number, clients, seen = event["round"], {*cohort(event["round"])}, set[tuple[object, ...]]()
         for one in event.get("told", ()):
@@ -60,7 +61,7 @@ def wrong_events(run: Run) -> Iterator[Wrong]:
             elif why := _wrong(run, parts.get(one["part"]), one):
                 yield Wrong("told", f"{told} {why}", number)
             seen.add(named)
-        if not _is_of_solver(run, [one for one in releases_of(event) if one.part == str(OF_SOLVER)]):
+        if not _is_of_solver(solver, dimension, releases_of(event)):
             yield Wrong("told", f"{OF_SOLVER} tells that it releases what its config does not have", number)
 
 
@@ -79,10 +80,10 @@ def _wrong(run: Run, part: Part | None, event: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_of_solver(run: Run, told: Sequence[Release]) -> bool:
-    """Whether what the solver released in a round is what its config has, or nothing."""
-    solver = registry.build("solvers", run.config.solver)
-    return not told or (says(solver, "releases") and told == [release_of(str(OF_SOLVER), solver, run.model.numel())])
+def _is_of_solver(solver: Any, dimension: int, released: Iterable[Release]) -> bool:
+    """Whether what the solver released in a round, of all that was, is what its config has, or nothing."""
+    told = [one for one in released if one.part == str(OF_SOLVER)]
+    return not told or (says(solver, "releases") and told == [release_of(str(OF_SOLVER), solver, dimension)])
 
 
 def own_parts(run: Run) -> dict[str, Part]:

@@ -23,7 +23,6 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.roster import committed_keys
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
-from fuaudit.runs.transcripts import chain_of
 from fuaudit.runs.untrained import hiding_nobody, untrained
 from fuaudit.secure.exposure import Buffer, buffers_under
 from fuaudit.secure.names import has_key_holder
@@ -85,10 +84,8 @@ def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
 
     Whatever the rule, the model tells this sum, and each of the two has her own row.
     """
-    found: dict[int, list[tuple[int, ...]]] = {}
-    for (number, _), one in sorted(checked.opened.items()):
-        found.setdefault(number, []).append(tuple(one.members))
-    alone = [(number, members[0]) for number, members in found.items() if len(members) == 1]
+    executed = [event["round"] for event in told_rounds(run)]
+    alone = [(number, opened[0].members) for number in executed if len(opened := checked.opened_of(number)) == 1]
     return [(number, members) for number, members in alone if len({*members} - hiding_nobody(run, number)) <= 2]
 
 
@@ -134,8 +131,7 @@ def cohort_of(run: Run) -> Cohorts:
     """
     if not run.sealed:
         return run.plan.cohort
-    chain = chain_of(run.path)
-    return lambda number: sorted(entry.sender for entry in chain.of_round(number) if entry.step == "lot")
+    return lambda number: run.chain.senders(number, "lot")
 
 
 def draws_in_order(law: Law) -> bool:
@@ -247,7 +243,7 @@ def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:
         if at[0] in executed:
             yield Wrong("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
-        number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
+        number, opened = event["round"], len(checked.opened_of(event["round"]))
         told = _summed(event.get("told", ()))
         if opened != told and number not in unknown:
             yield Wrong("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)

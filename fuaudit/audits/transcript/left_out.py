@@ -31,7 +31,7 @@ def left_out(run: Run, checked: Checked) -> Iterator[Wrong]:
         return
     for event in told_rounds(run):
         number, places = event["round"], len({*cohort(event["round"])})
-        unplayed = [members for at, members in checked.unplayed if at == number]
+        unplayed = checked.unplayed_of(number)
         told = [one for one in event.get("told", ()) if one["part"] == TRANSPORT]
         buffers = run.exchange.buffers(places) if places else []
         sentences = [*_wrong_sums(told, [size for size, _ in buffers]), *_wrong_suspects(run, told, unplayed)]

@@ -9,7 +9,7 @@ leaves model and memory as they were.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,18 +82,19 @@ def served(run: Run, checked: Checked) -> ServerHalf:
     failed = list[int]()
     for event in told_rounds(run):
         number = event["round"]
-        opened = [checked.opened[at] for at in sorted(checked.opened) if at[0] == number]
+        opened = checked.opened_of(number)
         stored, columns = _kept(*run.checkpoint(number)), checked.columns.get(number)
         if columns is not None and columns[-1] >= len(stored[""]):
             others.append(number)
             small = False
             continue
-        after = _half(run, sums, number, opened, columns, device)
+        before = run.checkpoint(number - 1)
+        after = _half(run, sums, number, before, opened, columns, device)
         failed += [number] if after.failed else []
-        made = _kept(*_stored(run, number, after))
+        made = _kept(*_stored(before[0], after))
         if not _same(made, stored):
             others.append(number)
-            small &= _is_rounding(made, stored, _kept(*run.checkpoint(number - 1)))
+            small &= _is_rounding(made, stored, _kept(*before))
     return ServerHalf(tuple(others), bool(others) and small, failed=tuple(failed))
 
 
@@ -119,17 +120,24 @@ def unordered(run: Run) -> bool:
     return run.sealed and not draws_in_order(run.law)
 
 
-def _stored(run: Run, number: int, after: Served) -> tuple[Tensor, State]:
-    """Model and state after a round."""
-    vector = run.checkpoint(number - 1)[0].to(after.row.device)
+def _stored(before: Tensor, after: Served) -> tuple[Tensor, State]:
+    """Model and state after a round, by the model before it."""
+    vector = before.to(after.row.device)
     return (vector - after.row[0]).cpu(), {SERVER + name: tensor.cpu() for name, tensor in after.state.items()}
 
 
-def _half(run: Run, sums: Summation, number: int, opened: list[Opened], columns: Any, device: torch.device) -> Served:
-    """What the server makes of the sums of a round."""
-    vector, state = run.checkpoint(number - 1)
-    vector, learner = vector.to(device), run.learner
-    before = {name: tensor.to(device) for name, tensor in stripped(SERVER, state).items()}
+def _half(
+    run: Run,
+    sums: Summation,
+    number: int,
+    before: tuple[Tensor, State],
+    opened: Sequence[Opened],
+    columns: Any,
+    device: torch.device,
+) -> Served:
+    """What the server makes of the sums of a round; parts of other packages get copies, for they may write there."""
+    vector, learner = before[0].to(device, copy=True), run.learner
+    state = {name: tensor.to(device, copy=True) for name, tensor in stripped(SERVER, before[1]).items()}
     count = len(vector) if columns is None else len(columns)
     means = [sums.mean_of(np.asarray(one.sums), len(one.members), vector) for one in opened]
     rows = torch.stack(means) if means else vector.new_empty(0, count)
@@ -143,7 +151,7 @@ def _half(run: Run, sums: Summation, number: int, opened: list[Opened], columns:
         None if columns is None else torch.from_numpy(columns).to(device),
         draws=() if run.redacted else run.stage_draws(run.plan),
     )
-    return server_half(run.exchange, Delivery(rows, cohort, rows), context, before)
+    return server_half(run.exchange, Delivery(rows, cohort, rows), context, state)
 
 
 def _nobody(device: torch.device, members: int, total: int) -> Cohort:

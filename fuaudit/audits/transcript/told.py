@@ -143,7 +143,7 @@ def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
     for event in told_rounds(run):
         number = event["round"]
         agreed = checked.columns.get(number)
-        most = min(dimension, _most_columns(run, len({*cohort(number)})))
+        most = _most_columns(run, len({*cohort(number)}), dimension)
         if agreed is not None and len(agreed) > most:
             told = f"the server told {counted(len(agreed), 'column')}, and the clients of the round agree on {most}"
             yield Wrong("told", f"{told} at most", number)
@@ -168,10 +168,11 @@ def _agreed(event: Mapping[str, Any], most: int) -> Iterator[int]:
             yield one["size"] // COORDINATE_BYTES
 
 
-def _most_columns(run: Run, clients: int) -> int:
+def _most_columns(run: Run, clients: int, dimension: int) -> int:
     """On how many columns so many clients can agree: on all, where a stage does not say how many each proposes."""
-    few = [says(stage, "per_client") for stage in run.exchange.client_stages.stages if is_agreement(stage)]
-    return min([clients * number for number in few if number], default=run.model.numel())
+    stages = run.exchange.client_stages.stages
+    few: list[int] = [says(stage, "per_client") for stage in stages if is_agreement(stage)]
+    return min([dimension, *(clients * number for number in few if number)])
 
 
 def _can_release(release: Release, stage: Any, columns: int) -> bool:
