@@ -31,7 +31,7 @@ from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_st
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.one_round import exchanged
 from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import PUBLISHED, Chain, Mean, least_rows, published
+from fuaudit.training.stages import PUBLISHED, Chain, Mean, borne, least_rows, published
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
@@ -44,7 +44,8 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
     are, draws. An aggregator that leaves a single row as it is or times a number, or each coordinate as that of some
     row, of two rows or more, says so, and so does a stage after which the mean is such a row: it is tried of the fewest
-    rows that it needs, of three numbers more at least, and of ``rows``. Both are tried in rounds of twelve clients from
+    rows that it needs, of three numbers more at least, and of ``rows``. What ``bears`` says of these is a whole number
+    from 0 to as many. Both are tried in rounds of twelve clients from
     number 1000 on, too, where more than one row is tried.
 
     Args:
@@ -74,6 +75,9 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
         if max(rows) > 1:
             with problems.during("what it publishes"):
                 _check_published(stage, _tried_rows(fewest, rows), dtype, problems)
+            with problems.during("what it bears"):
+                for count in range(max(1, fewest), max(fewest + 4, 7, *rows) + 1):
+                    borne(stage, count, otherwise=0)
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
     problems.conclude()
