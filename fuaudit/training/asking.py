@@ -204,4 +204,6 @@ def _told(answer: object) -> str:
     import torch
 
     name = type(answer).__name__
+    if type(answer) in (bool, int, float):
+        return f"{name} {answer}"
     return f"{name} {tuple(answer.shape)} of {answer.dtype}" if isinstance(answer, torch.Tensor | np.ndarray) else name
