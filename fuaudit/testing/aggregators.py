@@ -75,13 +75,14 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
         if max(rows) > 1:
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
-    problems.conclude()
     if max(rows) > 1:
         with problems.during("what it publishes"):
             check_published(stage, tried_rows(fewest, rows), problems)
         with problems.during("what it bears"):
             for count in range(max(1, fewest), max(fewest + 4, 7, *rows) + 1):
                 borne(stage, count, otherwise=0)
+    problems.conclude()
+    if max(rows) > 1:
         with problems.during("wide rounds"):
             _check_wide(stage, step, problems)
     problems.conclude()
