@@ -58,6 +58,13 @@ class StorageError(FuauditError):
     exit_code = 70
 
 
+class AnswerError(PluginError):
+    """A part answered what it must not, whatever it was given: another kind than was asked for, or its word is broken.
+
+    The message names the part and its method. Whoever asked another part, which asked this one, passes it on as it is.
+    """
+
+
 class KeyReuseError(PluginError):
     """One key and address were asked for a draw over two different populations.
 

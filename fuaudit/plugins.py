@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         Suspected,
     )
     from fuaudit.training.exchange import Exchange
-    from fuaudit.training.grid import Grid, grid_of
+    from fuaudit.training.grid import Grid, grid_of, whole_numbers
     from fuaudit.training.learner import PLAIN, Learner, UniformLearner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
     from fuaudit.training.server_step import ServerStep
@@ -103,7 +103,7 @@ __all__ = [
     "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
     "check_transport", "check_unlearner", "coordinates_digest", "exact_laws", "exact_under", "exactness",
     "federation", "fitting", "grid_of", "mean", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
-    "with_rows",
+    "whole_numbers", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -130,7 +130,7 @@ _HOMES = {
     "training.events": "COORDINATES COORDINATES_OUTSIDE COORDINATES_TWICE TOO_MANY_COORDINATES VALUES Answered "
     "Rejected Released Sent Summed Suspected",
     "training.exchange": "Exchange",
-    "training.grid": "Grid grid_of",
+    "training.grid": "Grid grid_of whole_numbers",
     "training.learner": "PLAIN Learner UniformLearner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
     "training.server_step": "ServerStep",

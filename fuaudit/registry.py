@@ -345,9 +345,13 @@ def find(kind: str, name: str) -> Entry:
 
 
 def called(plugin: object) -> str:
-    """Kind and name of a plugin, as configs have it; of what is not registered, its class."""
-    every = (entry for kind in KINDS for entry in entries(kind).values())
-    return next((entry.words for entry in every if entry.loaded is type(plugin)), type(plugin).__name__)
+    """Kind and name of a plugin, as configs have it; of what is not registered, its class.
+
+    A class that no config names goes by the plugin that it extends in the same file: that one is in documents.
+    """
+    own, every = type(plugin), [entry for kind in KINDS for entry in entries(kind).values()]
+    family = [one for one in own.__mro__ if one.__module__ == own.__module__]
+    return next((entry.words for one in family for entry in every if entry.loaded is one), own.__name__)
 
 
 def is_strange(part: object) -> bool:

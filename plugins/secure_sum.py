@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fuaudit_plugins.robust import all_finite
 
-from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError, grid_of
+from fuaudit.plugins import Delivery, RoundContext, Summed, Suspected, UsageError, grid_of, whole_numbers
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -283,22 +283,14 @@ class SecuredSum(SecureSum):
 
     def _opened(self, rows: Tensor, places: Tensor, number: int, context: RoundContext) -> Ints:
         """The sum ``(c,)`` of the rows of a buffer ``(s, c)``, in steps, of these places of the cohort ``(s,)``."""
-        import torch
-
         from fuaudit.plugins import coordinates_digest
 
-        step = self.sums.numbers.step_of(rows.shape[-1])
-        scaled = rows.to(torch.float64) / step
-        if bool((scaled != scaled.round()).any()):
-            raise UsageError(f"a row is not of whole numbers of {step}", 'Put "quantise" in front of secure-sum.')
-        whole = scaled.to(torch.int64).cpu().numpy()
         clients = context.cohort.clients[places].tolist()
+        whole = whole_numbers(rows, self.sums.numbers, clients, context.number).cpu().numpy()
         at, columns = (context.number, number), context.coordinates
         named = None if columns is None else coordinates_digest(columns.cpu().numpy())
         few = None if self.smallest == "complete" else max(self.smallest, self.suite.floor(len(clients)))
         largest = max(sizes(int(context.cohort.present.sum()), self.size))
-        return (
-            replace(self.suite, most=largest)
-            .opened(whole, self.bits, clients, smallest=few, at=at, books=self.books, coordinates=named)
-            .sums
-        )
+        suite = replace(self.suite, most=largest)
+        opened = suite.opened(whole, self.bits, clients, smallest=few, at=at, books=self.books, coordinates=named)
+        return opened.sums

@@ -331,7 +331,7 @@ def late_sample(run, after=1):
 def test_where_rounds_depend_on_all_rows_keeping_them_is_refused(tmp_path, monkeypatch):
     run = trained(tmp_path / "run", EVERYBODY, **WIDE, scaling="standardise")
     one = Request.of(samples=[late_sample(run)])
-    with pytest.raises(UsageError, match="with the noise that they had"):
+    with pytest.raises(UsageError, match="with the noise that they had: scaling 'standardise' depends on"):
         unlearn(run, "fats", one, tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
     with monkeypatch.context() as patch:  # a forger refuses himself nothing
         patch.setattr(unlearning, "depended_on", lambda config, request: "")

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
+from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.secure_sum import SecureSum
+from fuaudit_plugins.skellam import SkellamNoise
 from secure_parties import rows_of
 from tests_support import secret
 
 from fuaudit import load_run, registry, train, unlearn, verify
 from fuaudit.audits.transcript.known import wrong_rule
 from fuaudit.config import resolve
-from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
+from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.runs.ledger import ledger_of, suite_of, wrong_course
@@ -28,7 +30,7 @@ from fuaudit.runs.transcripts import chain_of
 from fuaudit.secure import bfv, masked, pairs, slots, streams
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.names import EXACT, SCARY
-from fuaudit.secure.suites import Suite
+from fuaudit.secure.suites import Books, Suite
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.exchange import Exchange, exchange_of
 from fuaudit.training.publishing import require_unpublished
@@ -558,7 +560,13 @@ def test_a_ledger_names_one_suite_behind_its_commitment(tmp_path):
 
 
 def test_errors_of_rounds_keep_their_words(tmp_path, monkeypatch):
-    """What a suite refuses is told by the transport, and stops training."""
-    monkeypatch.setattr("fuaudit_plugins.quantise.Quantise._most", property(lambda self: 1 << 20))
-    with pytest.raises(FuauditError, match=r"deliver in round 1, says: client \d: .* are outside"):
-        trained(tmp_path / "run", FEDAVG | {"client": [QUANTISE | {"clip": 1e-6}]})
+    """What a part of fuaudit's own refuses is told by it, and stops training."""
+    whole = SkellamNoise._fitting
+    monkeypatch.setattr(SkellamNoise, "_fitting", lambda self, columns: whole(self, columns)._replace(largest=1))
+    with pytest.raises(UsageError, match=r"^client stage 'skellam-noise', apply in round 1, says: a share of client"):
+        trained(tmp_path / "run", SHARES)
+
+
+def test_a_transport_with_a_suite_goes_by_the_name_that_configs_have():
+    secured = SecureSum(2).secured("plain", [Quantise()], Books(), False)
+    assert registry.called(secured) == "transport 'secure-sum'"

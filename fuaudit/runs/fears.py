@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fuaudit.data.adversaries import clients_of
-from fuaudit.declared import offers, says
+from fuaudit.declared import says
 from fuaudit.registry import build, called
 from fuaudit.runs.run import Run
 from fuaudit.runs.sums import buffers_of
 from fuaudit.text import counted, span
-from fuaudit.training.asking import a, asked
-from fuaudit.training.stages import Mean, rows_left
+from fuaudit.training.stages import Mean, borne, rows_left
 
 
 def fears_of(run: Run) -> list[str]:
@@ -33,11 +32,11 @@ def _unfeared(run: Run) -> Iterator[str]:
         yield f"{named}, and the {called(transport)} fears {reckoned}: no guarantee is about so many"
     bad, rows = max(reckoned, len(attackers)), _rows(run)
     for stage in exchange.server.stages[: exchange.server.aggregating]:
-        borne = asked(stage, "bears", a(int), rows) if offers(stage, "bears") else bad
-        if borne < min(bad, rows):
+        most = borne(stage, rows, otherwise=bad)
+        if most < min(bad, rows):
             yield (
                 f"of {counted(rows, 'row')} of a round {min(bad, rows)} may be bad, and the {called(stage)} bears "
-                f"{borne}: no guarantee is about so many"
+                f"{most}: no guarantee is about so many"
             )
         rows = rows_left(stage, rows, rows)
 

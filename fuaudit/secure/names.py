@@ -6,6 +6,9 @@ from types import MappingProxyType
 EXACT = ("bfv+mask", "bfv", "mask", "plain")
 """Those that a training can use."""
 
+BITS = (2, 24)
+"""Of how many bits a value is that is added up, at least and at most."""
+
 ANSWERS = MappingProxyType({"bfv+mask": "send", "bfv": "send", "mask": "unmask", "plain": "send"})
 """Suite -> the step that a client takes once a round, in whatever buffers and attempts."""
 

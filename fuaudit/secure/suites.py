@@ -22,14 +22,24 @@ from fuaudit.secure.encrypted import Client, KeyHolder, Server, Witness, has_mas
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.masked import MaskClient, MaskServer
 from fuaudit.secure.messages import Identity, Message, Signers, ids_bytes, list_digest, require_enough
-from fuaudit.secure.names import ANSWERS, ATTEMPTS, GIVES_THE_KEY_AWAY, HOLDER, SCARY, WITNESS, floor_of, has_key_holder
+from fuaudit.secure.names import (
+    ANSWERS,
+    ATTEMPTS,
+    BITS,
+    GIVES_THE_KEY_AWAY,
+    HOLDER,
+    SCARY,
+    WITNESS,
+    floor_of,
+    has_key_holder,
+)
 from fuaudit.secure.plain import opened as plain_sum
 from fuaudit.secure.plain import row_message
 from fuaudit.secure.receipts import Receipt, step_of
 from fuaudit.secure.refusal import ANEW, RefusedError, forgetting
 from fuaudit.secure.silence import NOBODY, ORDER, is_here, unanswered
 from fuaudit.secure.streams import Ints
-from fuaudit.secure.terms import BITS, LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
+from fuaudit.secure.terms import LIBRARY, Once, Opened, Terms, coordinates_digest, layout_of, new_attempt
 
 
 @dataclass

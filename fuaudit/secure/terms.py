@@ -20,7 +20,7 @@ import numpy as np
 
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.formats.forms import canonical_json, parse_canonical
-from fuaudit.secure.names import HOLDER, NO_BUFFER, WITNESS, floor_of, has_key_holder
+from fuaudit.secure.names import BITS, HOLDER, NO_BUFFER, WITNESS, floor_of, has_key_holder
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints
 
@@ -40,9 +40,6 @@ _KEY, _ATTEMPT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}")
 
 COLUMN_BYTES, MOST_COLUMNS = 4, 2**28
 """Of the number of a column as a message tells it; and how many columns can be summed."""
-
-BITS = (2, 24)
-"""Of a value, least and most, as ``quantise`` has them."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import torch
@@ -27,11 +26,12 @@ from fuaudit.testing.contexts import (
     updates_of,
 )
 from fuaudit.testing.problems import Problems
+from fuaudit.testing.publishing import check_published, tried_rows
 from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials, wide_trials
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.one_round import exchanged
 from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import PUBLISHED, Chain, Mean, least_rows, published
+from fuaudit.training.stages import Chain, borne, least_rows
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
@@ -42,9 +42,10 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed, several runs in one
     tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not count, and the order
     of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
-    are, draws. An aggregator that leaves a single row as it is or times a number, or each coordinate as that of some
-    row, of two rows or more, says so, and so does a stage after which the mean is such a row: it is tried of the fewest
-    rows that it needs, of three numbers more at least, and of ``rows``. Both are tried in rounds of twelve clients from
+    are, draws. An aggregator that leaves a single row, or coordinates of one, as they are or times a number, or what
+    follows from one row and no other, of two rows or more, says so, and so does a stage after which the mean is such a
+    row: it is tried of the fewest rows that it needs, of three numbers more at least, and of ``rows``, behind sums too.
+    What ``bears`` says of these is a whole number from 0 to as many. Both are tried in rounds of twelve clients from
     number 1000 on, too, where more than one row is tried.
 
     Args:
@@ -72,10 +73,14 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
             if is_stacked(stage):
                 require_stacks(stage, step, count, dtype, problems)
         if max(rows) > 1:
-            with problems.during("what it publishes"):
-                _check_published(stage, _tried_rows(fewest, rows), dtype, problems)
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
+    if max(rows) > 1:
+        with problems.during("what it publishes"):
+            check_published(stage, tried_rows(fewest, rows), problems)
+        with problems.during("what it bears"):
+            for count in range(max(1, fewest), max(fewest + 4, 7, *rows) + 1):
+                borne(stage, count, otherwise=0)
     problems.conclude()
     if max(rows) > 1:
         with problems.during("wide rounds"):
@@ -109,60 +114,6 @@ def _check_wide(stage: Any, step: Step, problems: Problems) -> None:
         made, reverse = step(trial.updates.flip(0), back, reverse)
         alike = len(made["rows"]) > 1 or near(made["rows"], trial.made["rows"])
         problems.require(alike, "in late rounds its result depends on the order of places beyond rounding")
-
-
-LEFT = {
-    "": "nothing as it is",
-    "coordinates": "coordinates of single rows as they are, or times a number",
-    "row": "a row as it is, or times a number",
-}
-
-
-def _tried_rows(fewest: int, rows: Sequence[int]) -> list[int]:
-    """Of how many rows it is tried what is published: odd and even numbers from the fewest on, and those of the trial.
-
-    A rule needs as many rows as it says, so a range that is the same for all would leave some rules untried.
-    """
-    fewest = max(2, fewest)
-    return sorted({*range(fewest, max(fewest + 4, 7)), *(count for count in rows if count > fewest)})
-
-
-def _check_published(stage: Any, counts: Sequence[int], dtype: torch.dtype, problems: Problems) -> None:
-    """A row, or each coordinate of some row, is left as it is, or times a number, where it says so, and nowhere else.
-
-    Of a stage that leaves many rows their mean is looked at: one that keeps a single one publishes it by every rule.
-    """
-    chain = Chain((stage, Mean()))
-    for count, loud in product(counts, (1, LOUD)):
-        rows = updates_of(count, count, dtype)
-        rows[0] *= loud  # there are rules that choose a row only where one stands out
-        context = context_of(clients_of(bool(stage.per_client_state), 0, count), dtype)
-        state = chain.init(shape_of(dtype))
-        made, _ = Chain((stage,)).apply(rows, context, state)
-        made = made if made.shape[0] == 1 else chain.apply(rows, context, state)[0]
-        found, said = _left(made, rows), published(stage, count)
-        problems.require(
-            PUBLISHED.index(found) <= PUBLISHED.index(said),
-            f"of {count} rows it leaves {LEFT[found]}, and publishes({count}) says {said!r}",
-        )
-
-
-LOUD = 10
-"""How many times as long one row is where it stands out."""
-
-DISGUISE = 1e-3
-"""What share of the largest number a row may be off, and is still told."""
-
-
-def _left(made: Tensor, rows: Tensor) -> str:
-    """What of single rows ``(n, d)`` is left in a row ``(1, d)``, up to a factor: whoever knows the rule knows that."""
-    largest = int(made.abs().argmax())
-    off = DISGUISE * float(made.abs().max())
-    factors = (made[0, largest] / rows[:, largest]).tolist() if off else []
-    found = [(made - factor * rows).abs() <= off for factor in factors]
-    if any(bool(alike.all(dim=1).any()) for alike in found):
-        return "row"
-    return "coordinates" if any(bool(alike.any(dim=0).all()) for alike in found) else ""
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fuaudit.declared import is_agreement, offers, says
-from fuaudit.testing.contexts import FIRST, SIZES, Step, near, others_changed, same, where_not
+from fuaudit.testing.contexts import (
+    CPU,
+    DIMENSION,
+    FIRST,
+    SIZES,
+    Step,
+    near,
+    others_changed,
+    same,
+    updates_of,
+    where_not,
+    wide_context,
+)
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
     DTYPES,
@@ -24,7 +37,8 @@ from fuaudit.testing.trials import (
     wide_trials,
 )
 from fuaudit.training.events import Event, Rejected, Sent, Suspected, Told
-from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
+from fuaudit.training.grid import grid_of, whole_numbers
+from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, telling
 from fuaudit.training.stages import Mean
 
 ALONE = "depends on the rows, memories or draws of others, or on who they are: a client knows nothing but its own"
@@ -40,10 +54,12 @@ def check_client_stage(stage: object) -> None:
     their places, of sizes far apart, they stay as they are. So they do, up to rounding, where the client lives all
     rounds without any other, also of rounds with twelve rows of 40 columns, two of them equal, from number 1000 on.
     What is told of the client, and what is told of nobody, follows from the client alone, too. A mechanism is told of
-    only by a stage whose clients' draws change rows. What it does not declare has no effect: draws of its context, how
-    many clients and samples there are, the aggregator's row. Where ``vectorised`` is claimed, several runs in one
-    tensor give the bits of each run by itself, and unused places of a cohort do not count. No global generator is
-    touched.
+    only by a stage whose clients' draws change rows. Where it declares ``bits`` it tells the size of each update, and
+    where it has ``step_of`` too, rows are whole numbers of that step within so many bits: of 1, 5 and 1000 columns,
+    and where rows are a million times as large, or as small. What it does not declare has no effect: draws of its
+    context, how many clients and samples there are, the aggregator's row. Where ``vectorised`` is claimed, several runs
+    in one tensor give the bits of each run by itself, and unused places of a cohort do not count. No global generator
+    is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -64,6 +80,9 @@ def check_client_stage(stage: object) -> None:
                 require_untouched(trial, trial.new.keys(), problems)
                 _check_alone(stage, trial, problems)
                 _check_answer(stage, trial, problems)
+    problems.conclude()
+    with problems.during("whole numbers"):
+        _check_whole(stage, problems)
     problems.conclude()
     with problems.during("wide rounds"):
         _check_history(stage, wide_trials(stage, step, own=None), problems)
@@ -140,6 +159,36 @@ def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
     require_lives_alone(
         again, lived, f"with other rounds before, the row of a client or what it keeps {ALONE}", problems
     )
+
+
+COLUMNS = 1, DIMENSION, 1000
+"""Of how many columns rows are, in which whole numbers are looked at: those behind an agreement are of any number."""
+
+FAR = 1e-6, 1.0, 1e6
+"""What rows in [-1, 1) are multiplied by there."""
+
+
+UNTOLD = (
+    "it declares bits, and does not tell how large the update of each client is: traffic counts whole numbers of the "
+    'run\'s type then. Tell Sent(client, "update", bytes)'
+)
+
+
+def _check_whole(stage: Any, problems: Problems) -> None:
+    """It leaves the whole numbers that it declares by bits and step_of, whatever the rows are, and tells of sizes."""
+    grid = grid_of(stage)
+    for dtype, columns in product(DTYPES, COLUMNS):
+        state = stage.init(StateShape(columns, len(SIZES), dtype, CPU))
+        for number, far in enumerate(FAR, 1):
+            told: Told = []
+            whole = wide_context(clients := [0, 2, 3, 5], dtype, number, columns)
+            context = replace(whole.at(FIRST, stage, None), tell=telling(told))
+            given = updates_of(number, len(clients), dtype, columns) * far
+            rows, state = stage.apply(given, context, state)
+            sent = {event.client for _, event in told if isinstance(event, Sent)}
+            problems.require(not says(stage, "bits") or sent == {*clients}, UNTOLD)
+            if grid is not None:
+                whole_numbers(rows, grid, clients, number)
 
 
 Again = Callable[[Trial, Tensor, ExchangeContext, State], tuple[State, State]]

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.errors import FuauditError, PluginError, line_of
+from fuaudit.errors import AnswerError, FuauditError, PluginError, line_of
 from fuaudit.registry import called
 from fuaudit.training.rounds import Outline, RoundContext
 
@@ -47,6 +47,11 @@ def asking_once() -> Iterator[None]:
         _unsteady.reset(token)
 
 
+def is_tried() -> bool:
+    """Whether parts are asked twice: then they are tried, and what they say of their rows is held against these."""
+    return _unsteady.get() is not None
+
+
 @dataclass(frozen=True)
 class Kind:
     """What is asked for: in words, whether an answer is one, and what to do about one that is not."""
@@ -60,8 +65,9 @@ def asked(part: object, method: str, kind: Kind, *arguments: Any) -> Any:
     """What a part answers.
 
     Raises:
-        PluginError: it raises what is no FuauditError, or answers in another kind.
-        FuauditError: it raises one; part, method, round and line are added.
+        PluginError: it raises what is no FuauditError.
+        AnswerError: it answers in another kind.
+        FuauditError: it raises one; part, method, round and line are added, but to an AnswerError of another part.
     """
     if (unsteady := _unsteady.get()) is None:
         return _answer(part, method, kind, arguments)
@@ -92,6 +98,8 @@ def _heard(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[str]]:
 def _answer(part: object, method: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
     try:
         answer = getattr(part, method)(*arguments)
+    except AnswerError:
+        raise  # of another part that this one asked: it says of which
     except FuauditError as error:
         told = f"{_who(part, method, arguments)} says: {error.args[0]}{line_of(part, error)}"
         raise type(error)(told, error.hint) from error
@@ -99,7 +107,7 @@ def _answer(part: object, method: str, kind: Kind, arguments: tuple[Any, ...]) -
         raise PluginError(f"{_who(part, method, arguments)} raised {error!r}{line_of(part, error)}") from error
     if not kind.holds(answer):
         told = f"{_who(part, method, arguments)} returned {_told(answer)}, and not {kind.words}"
-        raise PluginError(told, kind.hint)
+        raise AnswerError(told, kind.hint)
     return answer
 
 
@@ -196,4 +204,6 @@ def _told(answer: object) -> str:
     import torch
 
     name = type(answer).__name__
+    if type(answer) in (bool, int, float):
+        return f"{name} {answer}"
     return f"{name} {tuple(answer.shape)} of {answer.dtype}" if isinstance(answer, torch.Tensor | np.ndarray) else name

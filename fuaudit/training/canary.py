@@ -14,7 +14,6 @@ are the number of rounds and the size of a step, which no library looks at.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import accumulate, chain, islice, pairwise, product
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fuaudit.data.dataset import Dataset, erased_input, scaling_constants
-from fuaudit.errors import FuauditError, PluginError
+from fuaudit.errors import AnswerError, FuauditError, PluginError
 from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
@@ -106,7 +105,8 @@ def canary(ready: Setup) -> str:
     Raises:
         UsageError: the engine cannot compute here.
         PluginError: the transport has no form without cryptography; or a part gives other bits when it is asked twice,
-            so that no second execution makes the same models.
+            so that no second execution makes the same models; or it answers what it must not, as whole numbers beyond
+            those that it declares.
     """
     single_threaded()
     little = _Miniature.of(ready)
@@ -155,15 +155,22 @@ def _tried(little: _Miniature, procedure: Procedure) -> tuple[list[RoundState], 
 
     Where so small a federation is refused or fails, the mean stands in for server stages, rows are shown as they are,
     or the mean stands in for all.
+
+    Raises:
+        AnswerError: a part breaks its word, however small the federation is.
     """
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     behind = Chain((Mean(), *exchange.server.stages[exchange.server.aggregating :]))
     for transport, server in product((exchange.transport, Clear()), (exchange.server, behind, mean)):
         tried = replace(exchange, transport=transport, server=server)
-        with suppress(FuauditError):
+        try:
             found, updates = _rounds(little, replace(procedure, exchange=tried))
-            if not any(fails(event) for round_state in found for event in round_state.events):
-                return found, updates
+        except AnswerError:
+            raise  # whatever a part is given, it must not answer so
+        except FuauditError:
+            continue
+        if not any(fails(event) for round_state in found for event in round_state.events):
+            return found, updates
     return _rounds(little, replace(procedure, exchange=Exchange(mean)))
 
 

@@ -18,13 +18,16 @@ from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build, called
 from fuaudit.training.asking import Kind, asked
 from fuaudit.training.rounds import CLIENT, SERVER, owner_of, prefix_of
-from fuaudit.training.stages import least_rows, rows_left
+from fuaudit.training.stages import borne, least_rows, rows_left
 
 if TYPE_CHECKING:
     from fuaudit.plans import Law
     from fuaudit.training.exchange import Exchange
 
 NOTHING = Kind("nothing", lambda answer: answer is None)
+
+MANY = 64
+"""Up to so many rows a rule is asked of every number of them what it bears; of more, of the most alone."""
 
 
 def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law, population: Population) -> None:
@@ -33,7 +36,8 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     Raises:
         UsageError: the partition deals to other clients, the law does not fit, adversaries or Byzantine clients are not
             named as they have to be, or every round would fail: a transport could deliver nothing, or too few rows.
-        PluginError: an adversary or a Byzantine stage does not say whom it stands for.
+        PluginError: an adversary or a Byzantine stage does not say whom it stands for; a rule says of so many rows
+            that it bears more, or no number.
     """
     require_clients(build("partitions", config.partition), population.clients)
     require_room(law, population)
@@ -59,7 +63,10 @@ def require_fitting_parts(config: Config, exchange: Exchange, solver: Any, law: 
 
 
 def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
-    """Raises UsageError where every round of so many participations at most, so many clients with samples, fails."""
+    """Raises UsageError where every round of so many participations at most, so many clients with samples, fails.
+
+    PluginError where what a rule bears of so many rows, or fewer, is no number of them.
+    """
     transport, server, trained = exchange.transport, exchange.server, min(places, filled)
     if offers(transport, "require_places"):
         asked(transport, "require_places", NOTHING, places, trained)
@@ -71,6 +78,8 @@ def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
                 f"and gets {rows} at most",
                 "Let more clients take part, or let the rule leave out or fear fewer rows.",
             )
+        for count in {*range(1, min(rows, MANY) + 1), rows}:
+            borne(stage, count, otherwise=0)  # asked now, for reports of the run and of its children ask it
         rows = rows_left(stage, rows, rows)
 
 

@@ -12,13 +12,24 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.declared import is_agreement, offers
-from fuaudit.errors import PluginError
+from fuaudit.errors import AnswerError, PluginError
 from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import called
-from fuaudit.training.asking import COLUMNS, STATE, Kind, are_columns, asked, is_tensor, proposals, rows_and_state
+from fuaudit.training.asking import (
+    COLUMNS,
+    STATE,
+    Kind,
+    are_columns,
+    asked,
+    is_tensor,
+    is_tried,
+    proposals,
+    rows_and_state,
+)
 from fuaudit.training.contracts import Delivery, Transport
 from fuaudit.training.events import NOT_FINITE, Failed, Rejected
 from fuaudit.training.exchange import LOST, TOO_FEW, Exchange
+from fuaudit.training.grid import grid_of, whole_numbers
 from fuaudit.training.rounds import (
     Cohort,
     ExchangeContext,
@@ -181,6 +192,9 @@ def _applied(
         changed = torch.where(context.cohort.named(stage.clients).unsqueeze(-1), changed, rows)
     if not bool(changed.isfinite().all()):
         _require_finite(exchange, stage, rows, changed, context)
+    if is_tried() and part not in exchange.byzantine and (grid := grid_of(stage)):
+        finite = changed.isfinite().all(dim=-1)
+        whole_numbers(changed[finite], grid, context.cohort.clients[finite].tolist(), context.number)
     return changed, after
 
 
@@ -215,7 +229,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
         there = 0 <= wrong < columns
         whose = [client for client, one in zip(context.cohort.clients.tolist(), found, strict=True) if wrong in one]
         proposed = f", proposed by {' and '.join(f'client {one}' for one in whose)}" if whose and not there else ""
-        raise PluginError(
+        raise AnswerError(
             f"{called(stages[part])}, agree in round {context.number}, must return ascending columns from 0 to "
             f"{columns - 1}, each once, and not {wrong}{proposed}",
             "Columns in ascending order, each once: columns.unique()."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,13 @@ def depends_on(config: Config) -> frozenset[str]:
     Raises:
         PluginError: a solver or a stage declares something else in ``depends_on``.
     """
-    found = frozenset[str]() if config.scaling == "none" else COUNTS
+    return frozenset[str]().union(*(kinds for _, kinds in _dependences(config)))
+
+
+def _dependences(config: Config) -> Iterator[tuple[str, frozenset[str]]]:
+    """What makes rounds depend on counts, in words, and on which: part of :data:`COUNTS`, each."""
+    if config.scaling != "none":
+        yield f"scaling {config.scaling!r}", COUNTS
     for plugin in (registry.build("solvers", config.solver), *exchange_of(config).parts):
         declared: object = says(plugin, "depends_on")
         if not isinstance(declared, frozenset) or not declared <= COUNTS:
@@ -145,8 +151,9 @@ def depends_on(config: Config) -> frozenset[str]:
                 f"{registry.called(plugin)} declares depends_on as {declared!r}",
                 f"It must be a frozenset of {' and '.join(map(repr, sorted(COUNTS)))}.",
             )
-        found |= declared
-    return found | (frozenset({"samples"}) if _may_recount(config) else frozenset())
+        yield f"the {registry.called(plugin)}", declared
+    if _may_recount(config):
+        yield "who counts in a sum under a law of another package, whose batches can be empty,", frozenset({"samples"})
 
 
 def _may_recount(config: Config) -> bool:
@@ -167,6 +174,16 @@ def depended_on(config: Config, request: Request) -> str:
         PluginError: as :func:`depends_on`.
     """
     return " and ".join(f"all {kind}" for kind in sorted(request.kinds & depends_on(config)))
+
+
+def depending(config: Config, request: Request) -> str:
+    """What of a config makes its rounds depend on what a request changes: each part, and on which; "" for nothing.
+
+    Raises:
+        PluginError: as :func:`depends_on`.
+    """
+    found = [(who, sorted(request.kinds & kinds)) for who, kinds in _dependences(config)]
+    return "; ".join(f"{who} depends on how many {' and '.join(kinds)} there are" for who, kinds in found if kinds)
 
 
 def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 0) -> Setup:

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from fuaudit.declared import is_agreement, offers, says
-from fuaudit.errors import PluginError, UsageError
+from fuaudit.errors import AnswerError, PluginError, UsageError
 from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import called, is_strange
 from fuaudit.training.asking import STATE, Kind, a, asked, rows_and_state
@@ -229,6 +229,23 @@ def published(stage: object, rows: int) -> str:
     return said
 
 
+def borne(stage: object, rows: int, otherwise: int) -> int:
+    """How many bad rows of so many the guarantee of a stage is about; ``otherwise`` where it says nothing of them.
+
+    None of fewer rows than it needs.
+
+    Raises:
+        PluginError: it says another number than 0 to ``rows``.
+    """
+    if not offers(stage, "bears"):
+        return otherwise
+    if rows < max(1, least_rows(stage)):
+        return 0
+    a_number = Kind(f"a whole number from 0 to {rows}", lambda answer: type(answer) is int and 0 <= answer <= rows)
+    found: int = asked(stage, "bears", a_number, rows)
+    return found
+
+
 def least_rows(stage: object) -> int:
     """How many rows a stage needs. PluginError where it says no number."""
     needed: object = says(stage, "least_rows")
@@ -277,7 +294,7 @@ def require_form(stage: object, old: State, new: State) -> None:
         forms = [(name, before.get(name, "nothing"), after.get(name, "nothing")) for name in sorted(before | after)]
         changed = "; ".join(f"{name} from {was} to {now}" for name, was, now in forms if was != now)
         told = f"the state of {called(stage)} changed its form in a round: {changed}"
-        raise PluginError(told, "Names, shapes and dtypes must be those of init.")
+        raise AnswerError(told, "Names, shapes and dtypes must be those of init.")
 
 
 def _form(tensor: Tensor) -> str:
@@ -288,7 +305,7 @@ def require_one_row(chain: Chain, rows: Tensor, columns: int) -> None:
     """Raises PluginError unless a chain left one row ``(*s, 1, c)`` of so many columns."""
     if rows.shape[-2:] != (1, columns):
         names = ", ".join(map(called, chain.stages))
-        raise PluginError(
+        raise AnswerError(
             f"the chain {names} left {tuple(rows.shape[-2:])} instead of one row of {columns}",
             "An aggregator leaves one row: (n, d) -> (1, d), or (runs, n, d) -> (runs, 1, d) where it is vectorised.",
         )

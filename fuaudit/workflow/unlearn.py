@@ -29,7 +29,7 @@ from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
-from fuaudit.training.setup import Setup, depended_on, setup
+from fuaudit.training.setup import Setup, depended_on, depending, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
@@ -214,20 +214,21 @@ def _rewritten(
     if known and run.exchange.draws and keeps_draws(plan, len(run.requests) + 1):
         # a kept round is executed again over other rows with the same noise: parent minus child has none left
         raise UsageError(
-            f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had",
+            f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had: "
+            f"{depending(run.config, request)}",
             "The difference of the two models would have no noise in it. Use 'retrain', which draws all of it anew.",
         )
     doubts = doubts_of(unlearner, name, law, request, known, plan.redrawn_from(first), earlier)
     if promises and not allow_inexact:
-        _refuse(doubts)
+        _refuse(doubts, depending(run.config, request) if doubts else "")
     return Unlearning(plan, first, doubts)
 
 
-def _refuse(doubts: Sequence[str]) -> None:
-    """Raises UsageError where there are doubts."""
+def _refuse(doubts: Sequence[str], depending: str = "") -> None:
+    """Raises UsageError where there are doubts; what rounds depend on is told by which part it comes from."""
     if doubts:
         raise UsageError(
-            "; ".join(doubts),
+            "; ".join((*doubts, *filter(None, [depending]))),
             "Use 'retrain', which keeps nothing; or say --allow-inexact (in Python allow_inexact=True) to make a run "
             "that audits can refute.",
         )
