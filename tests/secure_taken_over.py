@@ -18,6 +18,8 @@ WAYS = {
     b"c": lambda line: os.write(line.fileno(), NUMBER.pack(2**32 - 1)),
     b"t": lambda line: os.write(line.fileno(), NUMBER.pack(2) + NUMBER.pack(3)),
     b"s": lambda line: time.sleep(60),
+    b"o": lambda line: line.send([adding.OPEN, NUMBER.pack(2)]),
+    b"q": lambda line: line.send([adding.OPEN, b"\xff" * 9]),
     b"k": lambda line: os.kill(os.getpid(), signal.SIGKILL),
 }
 

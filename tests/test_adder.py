@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from secure_parties import Parties, rows_of
+from tenseal import sealapi as seal
 
 from fuaudit.secure import adder, adding, bfv
 from fuaudit.secure.adder import Adder, adder_of, end_all
@@ -218,6 +219,39 @@ def test_who_signed_it_is_named(one, part):
         one.sums({3: GOOD[:1], 5: [part], 9: GOOD[1:2]})
     assert caught.value.blamed == 5
     assert one.sums({0: GOOD, 1: GOOD})
+
+
+def cancelling(*parts):
+    """A ciphertext whose second part is what others' lack to nothing: their sum is open to everybody."""
+    shared, context = bfv._shared(RING), bfv.context_of(RING)
+    found = seal.Ciphertext()
+    seal.Evaluator(shared).negate(bfv.parsed(context, parts[0]).ciphertext()[0], found)
+    for part in parts[1:]:
+        seal.Evaluator(shared).sub_inplace(found, bfv.parsed(context, part).ciphertext()[0])
+    return bfv._vector(bfv._saved(found))
+
+
+def test_ciphertexts_that_cancel_each_other_are_refused_by_name(one):
+    """Also where others follow; nobody alone is blamed, for who copied whom is not to be seen."""
+    two, three = cancelling(GOOD[0]), cancelling(GOOD[0], GOOD[1])
+    for rows, named in [
+        ({3: GOOD[0], 9: two}, "clients 3, 9 add up"),
+        ({9: two, 3: GOOD[0], 5: GOOD[1]}, "clients 3, 9 add up"),
+        ({1: GOOD[0], 2: GOOD[1], 4: three, 6: GOOD[2]}, "clients 1, 2, 4 add up"),
+    ]:
+        with pytest.raises(RefusedError, match=named) as caught:
+            one.sums({client: [part] for client, part in rows.items()})
+        assert (caught.value.reason, caught.value.blamed) == ("wrong", None)
+    assert one.sums({0: GOOD, 1: GOOD})
+
+
+@pytest.mark.parametrize("way", "oq")
+def test_who_takes_the_process_over_names_nobody_else(taken_over, way):
+    """It says that others' ciphertexts cancel each other: of them alone that is not so."""
+    with pytest.raises(RefusedError) as caught:
+        taken_over.sums({2: GOOD[:1], 3: GOOD[1:2], 8: [way.encode() + b"!"]})
+    assert "add up" not in caught.value.args[0]
+    assert caught.value.blamed == 8
 
 
 def test_a_client_is_named_by_the_server(one):

@@ -261,6 +261,57 @@ def test_a_process_that_is_killed_at_any_step_costs_the_buffer(dying, role):
     dying.opened(role, 1 + times(role))
 
 
+FLOODING = """
+import sys
+from fuaudit.secure import roles
+
+class Flooding(roles.Line):
+    sent = 0
+
+    def send(self, parts, within=None):
+        super().send(parts, within)
+        if sys.argv[1] == "clients-0" and self._peer == "server":
+            Flooding.sent += 1
+            if Flooding.sent == 1:
+                super().send({more}, within)
+
+roles.Line = Flooding
+if __name__ == "__main__":
+    roles.main(*sys.argv[1:])
+"""
+
+FRAMES = {
+    "parts": "[b'x'] * 5000",
+    "bytes": "[b'here', bytes(20_000)]",
+    "a frame again": "parts",
+    "an empty frame": "parts[:1]",
+    "another word": "[b'hello']",
+    "breaking off": "[b'broke' + parts[0][4:]]",
+}
+"""What is sent once, and is not due."""
+
+
+@pytest.mark.parametrize("what", FRAMES)
+@pytest.mark.parametrize("suite", ["plain", "mask"])
+def test_who_sends_a_frame_that_is_not_due_is_named_in_every_buffer_that_it_costs(tmp_path, monkeypatch, suite, what):
+    """In `plain` the buffer itself comes through: one frame of each is heard."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = re.sub(r"\W", "_", f"flooding_{what}")
+    (tmp_path / f"{name}.py").write_text(FLOODING.format(more=FRAMES[what]))
+    monkeypatch.setattr(apart, "PROCESS", name)
+    books, told = Books(), []
+    for number in range(1, 4):
+        try:
+            Suite(suite, apart=True).opened(rows_of(4, 9), 12, at=(number, 0), books=books)
+        except RefusedError as error:
+            told.append(error.args[0])
+    books.end()
+    assert len(told) == (2 if suite == "plain" else 3)
+    if suite == "mask" and what == "an empty frame":
+        assert told.pop(0).startswith("2 of 4 clients"), "in its own opening it is silence"
+    assert all(re.search(r"clients-0 (sends|broke off)", text) for text in told), told
+
+
 @LINUX
 @pytest.mark.parametrize("role", ["server", "clients-0"])
 def test_a_process_that_hangs_costs_the_buffer(dying, role):

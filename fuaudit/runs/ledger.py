@@ -108,6 +108,12 @@ def suite_of(ledger: Ledger) -> str | None:
     return next((event["suite"] for event in ledger.of_kind(SECURED)), None)
 
 
+def opens_sums(ledger: Ledger) -> bool:
+    """Whether a suite may have opened sums of a run that grows: not before a child tells what it keeps."""
+    kinds = ledger.kinds
+    return SECURED in kinds and ("unlearning" in kinds or "request" not in kinds)
+
+
 def read_ledger(run: Path) -> Ledger:
     """The ledger of a run, its chain checked. EvidenceError when it is broken or its last line is torn."""
     path = run / LEDGER

@@ -20,7 +20,7 @@ from threading import Lock
 from weakref import finalize
 
 from fuaudit.secure import bfv
-from fuaudit.secure.adding import CPU_SECONDS, READ, READY, SUM
+from fuaudit.secure.adding import CPU_SECONDS, OPEN, READ, READY, SUM
 from fuaudit.secure.lines import BrokenLineError, Line
 from fuaudit.secure.processes import GRACE, ended, started
 from fuaudit.secure.refusal import RefusedError
@@ -67,7 +67,8 @@ class Adder:
         """The sums of ciphertexts of two clients or more (client -> its ciphertexts), in bytes.
 
         Raises:
-            RefusedError: ciphertexts of a client cannot be read, which is its doing, or the process does not work.
+            RefusedError: ciphertexts of a client cannot be read, which is its doing; those of some cancel each other;
+                or the process does not work.
         """
         clients = tuple(rows)
         with self._lock:
@@ -82,6 +83,7 @@ class Adder:
             if found is not None:
                 return found
             self._require_read(clients, parts)
+            self._require_hidden(clients, parts)
         raise RefusedError(
             "the process that adds ciphertexts gives no sum, and reads each of them",
             "Nobody can be blamed. The buffer is discarded; see whether memory is short.",
@@ -105,6 +107,21 @@ class Adder:
         """Whether a new process reads a ciphertext."""
         self.end(0)
         return self._asked([part], READ) is not None
+
+    def _require_hidden(self, clients: tuple[int, ...], parts: Sequence[bytes]) -> None:
+        """RefusedError where those of the first clients add up to one that is open to everybody."""
+        told = self._asked(parts, OPEN)
+        if told is None:
+            return
+        rows = int.from_bytes(told, "little")
+        self.end(0)
+        # asked of them alone: bytes of another may have taken the process over that told it
+        if 2 <= rows <= len(parts) and self._asked(parts[:rows], OPEN) == told:
+            named = ", ".join(map(str, sorted(clients[:rows])))
+            raise RefusedError(
+                f"the ciphertexts of clients {named} add up to one that anybody reads without a key",
+                "One of them was made from the others: who encrypts on his own does not come there.",
+            )
 
     def _asked(self, parts: Sequence[bytes], due: bytes) -> bytes | None:
         """What the process answers, as is due; None where it does not, and it is ended then."""
@@ -162,7 +179,7 @@ def _answered(line: Line, parts: Sequence[bytes], due: bytes, within: float) -> 
         told = line.receive(WORDS, bfv.CIPHERTEXT_BYTES + len(due), within)
     except BrokenLineError:  # no line, late, or too much
         return None
-    fits = told[:1] == [due] and len(told) == 1 + (due == SUM) and all(told)
+    fits = told[:1] == [due] and len(told) == 1 + (due != READ) and all(told)
     return b"".join(told[1:]) if fits else None
 
 

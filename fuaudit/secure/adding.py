@@ -1,7 +1,8 @@
 """The process that adds ciphertexts: ``python -m fuaudit.secure.adding line=DESCRIPTOR``, started by an ``Adder``.
 
 It has no key, no file and no descriptor but its line. It reads one ciphertext of each client, answers their sum, and
-forgets them. It answers a part that it cannot read with the place of that part.
+forgets them. It answers a part that it cannot read with the place of that part, and parts whose sum is open to
+everybody with how many of the first they are.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CPU_SECONDS = 10.0
 
 MOST_PARTS = RINGS[-1].summands
 MOST_BYTES = MOST_PARTS * bfv.CIPHERTEXT_BYTES
-READY, SUM, READ, BAD = b"ready", b"sum", b"read", b"bad"
+READY, SUM, READ, BAD, OPEN = b"ready", b"sum", b"read", b"bad", b"open"
 """First parts of answers."""
 
 
@@ -40,7 +41,10 @@ def answer(context: bfv.Context, parts: Sequence[bytes]) -> list[bytes]:
             found.append([bfv.parsed(context, part)])
         except RefusedError:
             return [BAD, NUMBER.pack(place)]
-    return [SUM, *bfv.added(found)] if len(found) > 1 else [READ]
+    try:
+        return [SUM, *bfv.added(found)] if len(found) > 1 else [READ]
+    except bfv.OpenError as error:
+        return [OPEN, NUMBER.pack(error.rows)]
 
 
 def serve(line: Line) -> None:

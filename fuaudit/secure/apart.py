@@ -196,8 +196,15 @@ def _result(reports: Mapping[str, list[bytes]], terms: Terms) -> Opened:
             raise refusal
     word, *parts = reports["server"]
     if {report[0] for report in reports.values()} != {DONE} or word != DONE or len(parts) != 2:
+        heard = [
+            f"{name} says: {told[0].decode('utf-8', 'replace')}"
+            for name, (end, *told) in reports.items()
+            if end == BROKE and told
+        ]
         raise RefusedError(
-            "the parties broke off, and none says why", "Nothing was opened. Start the buffer anew.", reason="broke"
+            f"the parties broke off, and none says why ({'; '.join(sorted(heard))})",
+            "Nothing was opened. Start the buffer anew.",
+            reason="broke",
         )
     message = parsed(parts[0])
     receipt = Receipt.of(message, terms)

@@ -16,7 +16,7 @@ none.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -50,6 +50,14 @@ Context = Any
 
 Ciphertext = Any
 """A vector of TenSEAL with one ciphertext of all slots."""
+
+
+class OpenError(RefusedError):
+    """Ciphertexts add up to one that anybody reads without a key. ``rows``: the first so many do."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(f"the ciphertexts of the first {rows} clients add up to one that is open to everybody")
+        self.rows = rows
 
 
 @dataclass(frozen=True)
@@ -219,14 +227,29 @@ def parsed(context: Context, ciphertext: bytes) -> Ciphertext:
 
 
 def added(rows: Sequence[Sequence[Ciphertext]]) -> list[bytes]:
-    """The sums of two clients' ciphertexts or more; the order of clients does not change their bytes."""
+    """The sums of two clients' ciphertexts or more; the order of clients does not change their bytes.
+
+    Raises:
+        OpenError: those of some clients cancel each other but for what is open. Of honest clients none ever do.
+    """
     sums = []
     for first, second, *others in zip(*rows, strict=True):
-        total = first + second  # a new one; TenSEAL's copy() of what was read from bytes ends the process
-        for one in others:
-            total.add_(one)
+        # a new one; TenSEAL's copy() of what was read from bytes ends the process
+        total = _hidden(lambda one=first, other=second: one + other, 2)
+        for rows_added, one in enumerate(others, 3):
+            _hidden(lambda total=total, one=one: total.add_(one), rows_added)
         sums.append(total.serialize())
     return sums
+
+
+def _hidden(add: Callable[[], Ciphertext], rows: int) -> Ciphertext:
+    """What an addition gives; OpenError where SEAL refuses it, for anybody could read it."""
+    try:
+        return add()
+    except RuntimeError as error:
+        if "transparent" not in str(error):
+            raise
+    raise OpenError(rows)
 
 
 def decrypted(keys: Keys, ciphertexts: Sequence[bytes], ring: Plaintexts) -> Ints:

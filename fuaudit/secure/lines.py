@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Self
 
@@ -21,6 +22,10 @@ class BrokenLineError(RefusedError):
     """The other end is gone, is late, or sends what is no frame that is due."""
 
 
+class FloodedError(BrokenLineError):
+    """The other end sends what is no frame that is due. Nobody knows where the next one begins, so none is read."""
+
+
 class Line:
     """One end of a socket to another process; as a context manager it is closed behind the block.
 
@@ -30,7 +35,7 @@ class Line:
     """
 
     def __init__(self, end: socket.socket, peer: str) -> None:
-        self._end, self._peer = end, peer
+        self._end, self._peer, self._flooded = end, peer, ""
 
     def send(self, parts: Sequence[bytes], within: float | None = None) -> None:
         """Send a frame within some seconds. BrokenLineError where it is not taken."""
@@ -48,16 +53,18 @@ class Line:
         """A frame of at most so many parts and so many bytes together, within some seconds.
 
         Raises:
-            BrokenLineError: there is none.
+            BrokenLineError: there is none; a FloodedError from then on where the other end sends another.
         """
+        if self._flooded:
+            raise FloodedError(self._flooded)
         until = None if within is None else monotonic() + within
         try:
             (count,) = NUMBER.unpack(self._exactly(NUMBER.size, until))
             if count > parts:
-                raise BrokenLineError(f"{self._peer} sends {count} parts, where at most {parts} are due")
+                raise self._no_frame(f"{count} parts", parts)
             lengths = [one for (one,) in NUMBER.iter_unpack(self._exactly(NUMBER.size * count, until))]
             if sum(lengths) > most:
-                raise BrokenLineError(f"{self._peer} sends {sum(lengths)} bytes, where at most {most} are due")
+                raise self._no_frame(f"{sum(lengths)} bytes", most)
             return [self._exactly(length, until) for length in lengths]
         except OSError as error:
             failed = error
@@ -76,6 +83,12 @@ class Line:
     def _wait(self, seconds: float | None) -> None:
         if self._end.gettimeout() != seconds:  # a confined process may not set what is set already
             self._end.settimeout(seconds)
+
+    def _no_frame(self, sent: str, due: int) -> FloodedError:
+        self._flooded = f"{self._peer} sends {sent}, where at most {due} are due"
+        with suppress(OSError):
+            self._end.shutdown(socket.SHUT_RD)  # or the other end waits until somebody takes the rest
+        return FloodedError(self._flooded)
 
     def _broken(self, error: OSError) -> BrokenLineError:
         late = isinstance(error, TimeoutError)

@@ -21,7 +21,7 @@ from fuaudit.formats.forms import canonical_json, parse_canonical
 from fuaudit.secure import bfv
 from fuaudit.secure.encrypted import Client, Handout, KeyHolder, Server, Total, Witness, has_masks
 from fuaudit.secure.envelope import envelope
-from fuaudit.secure.lines import BrokenLineError, Line
+from fuaudit.secure.lines import BrokenLineError, FloodedError, Line
 from fuaudit.secure.masked import MaskClient, MaskServer, threshold
 from fuaudit.secure.messages import Identity, Message, Step, ids_bytes, ids_of, list_digest, require_enough
 from fuaudit.secure.names import HOLDER, WITNESS
@@ -411,8 +411,8 @@ def role_of(name: str, task: Task, lines: Mapping[str, Line], control: Line, mem
 
 def report(failed: FuauditError | None, role: Role) -> list[bytes]:
     """How an opening ended for a party: what it opened, or what made it break off."""
-    if isinstance(failed, ElsewhereError | BrokenLineError):
-        return [BROKE]
+    if isinstance(failed, ElsewhereError | BrokenLineError) and not isinstance(failed, FloodedError):
+        return [BROKE, str(failed.args[0]).encode()]
     if failed is not None:
         blamed = getattr(failed, "blamed", None)
         told = (type(failed).__name__, str(failed.args[0]), getattr(failed, "hint", ""), getattr(failed, "reason", ""))

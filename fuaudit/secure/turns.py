@@ -3,7 +3,8 @@
 In a turn a party hears a frame of each of some others, works, and tells a frame to each of some. A frame holds
 envelopes, none where somebody is silent. Who fails goes on in all its turns and says that it *broke off*, and so does
 who hears of it. So every line carries as many frames in every opening, whatever happens: nobody waits in vain, and no
-frame is left for the next one. Reasons do not cross from party to party.
+frame is left for the next one. Reasons do not cross from party to party. A line has one other end, so who sends a frame
+that is not due is named by who hears it, in this opening or in those behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fuaudit.secure.refusal import RefusedError, forgetting
 from fuaudit.secure.terms import Terms
 
 HERE, BROKE = b"here", b"broke"
-"""First parts of frames between parties."""
+"""How frames between parties begin; behind it stands of which terms they are."""
 
 Due = Mapping[Step, int]
 """Step -> how many envelopes of it at most."""
@@ -33,7 +34,7 @@ Heard = Mapping[str, Sequence[Message]]
 
 
 class ElsewhereError(RefusedError):
-    """Another party broke off; it says why to whoever started it."""
+    """Another party broke off, which is named; it says why to whoever started it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def played(
         told: Heard = {}
         for peer, due in turn.hears.items():
             try:
-                heard[peer] = _heard(lines[peer], due, terms, within)
+                heard[peer] = _heard(peer, lines[peer], due, terms, within)
             except RefusedError as error:
                 failed = failed or error
         if failed is None:
@@ -70,7 +71,7 @@ def played(
             except FuauditError as error:
                 failed = error
         for peer in turn.tells:
-            parts = [BROKE] if failed else [HERE, *map(envelope, told.get(peer, ()))]
+            parts = [_first(BROKE, terms)] if failed else [_first(HERE, terms), *map(envelope, told.get(peer, ()))]
             try:
                 lines[peer].send(parts, within)
             except RefusedError as error:
@@ -79,12 +80,29 @@ def played(
     return failed
 
 
-def _heard(line: Line, due: Due, terms: Terms, within: float) -> list[Message]:
+def _first(word: bytes, terms: Terms) -> bytes:
+    """The first part of a frame: one that is left of another opening is seen by it, also where it is empty."""
+    return word + terms.digest
+
+
+def _heard(peer: str, line: Line, due: Due, terms: Terms, within: float) -> list[Message]:
     """The messages of a frame. RefusedError for what is not due; signatures are looked at where they are used."""
     most = sum(count * (FRONT_BYTES + limits(terms)[step][1]) for step, count in due.items())
-    word, *contents = line.receive(1 + sum(due.values()), len(BROKE) + most, within) or [BROKE]
-    if word != HERE:
-        raise ElsewhereError("another party broke off")
+    broke, here = _first(BROKE, terms), _first(HERE, terms)
+    word, *contents = line.receive(1 + sum(due.values()), len(broke) + most, within) or [b""]
+    if word == broke:
+        raise ElsewhereError(f"{peer} broke off")
+    try:
+        if word != here:
+            raise RefusedError("it is of another opening, or of none")
+        return _messages(contents, due, terms)
+    except RefusedError as error:
+        wrong = error.args[0]
+    raise RefusedError(f"{peer} sends a frame that is not due: {wrong}")
+
+
+def _messages(contents: Sequence[bytes], due: Due, terms: Terms) -> list[Message]:
+    """The messages of envelopes. RefusedError for those of other terms, or of steps that are not due."""
     found = []
     for content in contents:
         front = Front.of(content)

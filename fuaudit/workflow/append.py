@@ -12,7 +12,7 @@ from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json
 from fuaudit.formats.schema import LATEST
 from fuaudit.runs.layout import LEDGER, is_timed
-from fuaudit.runs.ledger import Ledger, ledger_of
+from fuaudit.runs.ledger import PLATFORM, Ledger, ledger_of, opens_sums
 
 SPARE = 2**20
 """Bytes of a ledger that rounds leave to what ends it: a seal, a prune."""
@@ -51,21 +51,25 @@ def unmended(run: Path) -> Ledger:
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
     """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
 
-    A platform that went on after those rounds stored nothing: it is cut, with what it told after that.
+    A platform that went on after those rounds stored nothing: it is cut, with what it told after that. Where a suite
+    may have opened sums there it stays: no other platform may go on, however often the run breaks off.
     """
     path = run / LEDGER
     content = read_bytes(path, MAX_JSON_BYTES)
     lines = content.split(b"\n")[:-1]
     ledger = ledger_of(lines, path)
     # everything from the first event that goes: what is left is a beginning, whose chain holds
-    kept = lines[: next((place for place, e in enumerate(ledger.events) if _is_lost(e, keep_rounds)), len(lines))]
+    stays = opens_sums(ledger)
+    lost = (place for place, event in enumerate(ledger.events) if _is_lost(event, keep_rounds, stays))
+    kept = lines[: next(lost, len(lines))]
     whole = b"".join(line + b"\n" for line in kept)
     if whole != content:
         write_bytes(path, whole)
     return ledger_of(kept, path)
 
 
-def _is_lost(event: Mapping[str, Any], kept: int) -> bool:
-    """Whether an event tells of what came after so many stored rounds."""
-    went_on, rounds_executed = event.get("since", -1) >= kept, event.get("round", 0) > kept
-    return bool(went_on or rounds_executed or event["event"] == "sealed")
+def _is_lost(event: Mapping[str, Any], kept: int, stays: bool) -> bool:
+    """Whether an event tells of what came after so many stored rounds; ``stays``: whether its platform does."""
+    if event["event"] == PLATFORM:
+        return bool(event["since"] >= kept and not stays)
+    return bool(event.get("round", 0) > kept or event["event"] == "sealed")

@@ -26,7 +26,7 @@ from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.secured import books_of, require_same_platform, secured
 from fuaudit.workflow.train import finish
-from fuaudit.workflow.transcripts import Keeper, begun_in, mend_transcript
+from fuaudit.workflow.transcripts import has_messages, keeper_behind
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
 
@@ -61,29 +61,28 @@ def resume(
                 f"the rounds of {folder} come in messages, and nothing here makes them",
                 "Go on with it from Python: with receive_rest(FOLDER) as reception.",
             )
+        # 1. All that can be refused is looked at. Nothing is written, so a refusal leaves the folder as it was.
         stored = RunWriter(folder).stored
         done = stored[-1] if stored else 0
-        edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
-        # before the ledger is mended: that cuts the platform of a round of which nothing was stored
-        _require_where_begun(Run(folder, "", info, {}, unmended(folder), config), data, done)
-        ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
-        unfinished = Run(folder, "", info, {}, ledger, config)
-        writer = RunWriter(folder, ledger, unfinished.salt)
-        if suite_of(ledger) is not None:
-            begun = begun_in(folder, done)
-            writer.transcript = Keeper(folder, mend_transcript(folder, done), begun)
+        unfinished = Run(folder, "", info, {}, unmended(folder), config)
         require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
         require_memory(ready, unfinished.plan.retained)
-        if info["kind"] == "unlearning":
-            above = parent_of(unfinished, parent)
-            if above is None or isinstance(above, Tombstone):
-                raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
-            require_next_secrets(unfinished, above)
+        above = _parent_at_hand(unfinished, parent) if info["kind"] == "unlearning" else None
+        here, suite = Platform.here(ready, done), suite_of(unfinished.ledger)
+        if suite is not None:
+            require_same_platform(unfinished.ledger, has_messages(folder), here)
+        # 2. What a kill left is cut. A kill here loses nothing that step 1 looks at.
+        edits = above is not None and unfinished.info["unlearner"]["kind"] == "editor"
+        ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
+        keeper = None if suite is None else keeper_behind(folder, done)
+        # 3. The run goes on.
+        writer = RunWriter(folder, ledger, unfinished.salt, keeper)
+        if above is not None:
             return carry_out(writer, ready, above, unfinished.plan, progress, apart=apart)
-        writer.record_platform(Platform.here(ready, done))
-        with secured(ready, suite_of(ledger), books_of(writer, unfinished.plan), apart) as sums:
+        writer.record_platform(here)
+        with secured(ready, suite, books_of(writer, unfinished.plan), apart) as sums:
             return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
 
 
@@ -94,11 +93,13 @@ def remove_torn(folder: Path) -> None:
             torn.unlink()
 
 
-def _require_where_begun(run: Run, data: Path | str | Dataset | None, done: int) -> None:
-    """Raises UsageError where a suite may have opened a round of which nothing is stored, on another platform."""
-    if suite_of(run.ledger) is not None:
-        ready = setup(run.config, data, run.rows).turned(run.owner)
-        require_same_platform(run.ledger, Platform.here(ready, done))
+def _parent_at_hand(run: Run, parent: Path | None) -> Run:
+    """The parent of an unlearning, from which its secrets follow; EvidenceError where it is not at hand."""
+    above = parent_of(run, parent)
+    if above is None or isinstance(above, Tombstone):
+        raise EvidenceError(f"the parent of {run.path} is not at hand", "Give its folder with --parent.")
+    require_next_secrets(run, above)
+    return above
 
 
 def require_fitting(run: Run, stored: Sequence[int]) -> None:

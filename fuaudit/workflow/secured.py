@@ -14,9 +14,10 @@ from dataclasses import replace
 from torch import Tensor
 
 from fuaudit.config import Config
-from fuaudit.errors import UsageError, nearest
+from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.plans import Plan, Population
-from fuaudit.runs.ledger import Ledger, suite_of
+from fuaudit.runs.layout import LEDGER
+from fuaudit.runs.ledger import Ledger, opens_sums, suite_of
 from fuaudit.runs.noise import Noise, noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.run import Run
@@ -122,10 +123,23 @@ def size_of_transcript(ready: Setup, suite: str | None, places: int, rounds: int
     return rounds * (sums + lot_bytes(places))
 
 
-def require_same_platform(ledger: Ledger, here: Platform) -> None:
-    """UsageError where a resumed run would open a round again, and other values may come out here."""
-    told = platforms_of(ledger)
-    if suite_of(ledger) and told and (other := told[-1].unlike(here)):
+def require_same_platform(ledger: Ledger, begun: bool, here: Platform) -> None:
+    """Refuse to resume a run where a round would be opened again, and other values may come out here.
+
+    Args:
+        begun: whether there are messages of a sum already.
+
+    Raises:
+        UsageError: another platform began it.
+        EvidenceError: the ledger does not tell which.
+    """
+    told = platforms_of(ledger) if opens_sums(ledger) else ()
+    if begun and not told:
+        raise EvidenceError(
+            f"sums were begun by {suite_of(ledger)!r}, and {LEDGER} does not tell on which platform",
+            f"Another one may compute other rows, so nothing goes on from there. {ANEW}",
+        )
+    if told and (other := told[-1].unlike(here)):
         raise UsageError(
             f"the last round that was begun may have been opened by {suite_of(ledger)!r}, and this machine may compute "
             f"other rows ({other})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,14 +12,16 @@ from fuaudit.commitments.identities import identity_of
 from fuaudit.commitments.lots import Lots, context_of
 from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.files import append_bytes, read_bytes, storage, sync_folder, write_bytes
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.plans import Plan
 from fuaudit.plans.stage_draws import generation_of
-from fuaudit.runs.layout import BODIES, CHAIN, mode_of, of_round
+from fuaudit.runs.layout import BEGUN, BODIES, CHAIN, mode_of, of_round
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of, names_of_transcript
 from fuaudit.secure.envelope import parsed, terms_of
 from fuaudit.secure.messages import OF_ROUND, Identity, Message, Signers
+from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.suites import Kept
 from fuaudit.secure.terms import Lot, Opened, Terms, columns_bytes
@@ -28,7 +31,8 @@ from fuaudit.secure.transcript import ENDS, Chain, Transcript, broke_off, messag
 class Keeper:
     """The transcript of a run that is growing. What ends a buffer is on disk before anybody is told of its sum.
 
-    ``begun`` are terms of attempts that were there before it was mended, by round and buffer.
+    What is begun is on disk before anything of it is sent. ``begun`` are terms of attempts that were there before it
+    was mended, by round and buffer.
     """
 
     def __init__(
@@ -44,14 +48,15 @@ class Keeper:
 
     def record(self, message: Message) -> None:
         """Keep a message; see :meth:`fuaudit.secure.transcript.Transcript.record`."""
-        self._durable = message.step in ENDS
+        self._durable = message.step in (*ENDS, "terms")
         self._transcript.record(message)
 
     def settle(self, number: int) -> None:
-        """Flush all messages of a round to disk."""
+        """Flush all messages of a round to disk: nothing of it is begun any more."""
         if (body := self._folder / of_round(BODIES, number)).exists():
             append_bytes(body, b"")
             append_bytes(self._folder / CHAIN, b"")
+        _forget_begun(self._folder)
 
     def _keep(self, number: int, content: bytes, line: bytes) -> None:
         self._size += len(line) + 1
@@ -69,10 +74,63 @@ class Keeper:
         append_bytes(self._folder / CHAIN, line + b"\n", self._durable)
 
 
-def begun_in(folder: Path, done: int) -> Mapping[tuple[int, int], Terms]:
-    """Round and buffer -> terms of its last attempt, in the round behind the last stored one, as a break left them."""
+def has_messages(folder: Path) -> bool:
+    """Whether a run that broke off began sums: there is a whole line in its chain."""
+    return b"\n" in read_bytes(folder / CHAIN, limit_of(CHAIN))
+
+
+def keeper_behind(folder: Path, done: int) -> Keeper:
+    """The transcript of a run that goes on behind its last stored round, mended.
+
+    Terms of what is cut are written beside it first. They stay until the round is stored: a kill at any instant leaves
+    them there, or in the chain.
+
+    Raises:
+        EvidenceError: as :func:`mend_transcript`, or what lies beside the chain are no terms.
+    """
+    begun, chain = begun_in(folder, done), _mended(folder, _left(folder), done)
+    lost = {at: terms for at, terms in begun.items() if at not in _begun(folder, chain, done)}
+    if lost:
+        write_bytes(folder / BEGUN, canonical_json([asdict(lost[at]) for at in sorted(lost)]), mode=mode_of(BEGUN))
+    chain = mend_transcript(folder, done)
+    if not lost:
+        _forget_begun(folder)
+    return Keeper(folder, chain, begun)
+
+
+def _forget_begun(folder: Path) -> None:
+    """Remove what lies beside the chain: all of it is in the chain again, or of a round that is over."""
+    if (path := folder / BEGUN).exists():
+        with storage(path):
+            path.unlink()
+            sync_folder(path.parent)
+
+
+def _left(folder: Path) -> Chain:
+    """The chain as a kill left it, as far as its lines are whole."""
     content = read_bytes(folder / CHAIN, limit_of(CHAIN))
-    chain = read_chain(content[: content.rfind(b"\n") + 1], folder / CHAIN)
+    return read_chain(content[: content.rfind(b"\n") + 1], folder / CHAIN)
+
+
+def begun_in(folder: Path, done: int) -> Mapping[tuple[int, int], Terms]:
+    """Round and buffer -> terms of its last attempt, in the round behind the last stored one, as breaks left them."""
+    return {**_beside(folder, done), **_begun(folder, _left(folder), done)}
+
+
+def _beside(folder: Path, done: int) -> dict[tuple[int, int], Terms]:
+    """What lies beside the chain, of the round behind the last stored one. EvidenceError where that are no terms."""
+    if not (path := folder / BEGUN).exists():
+        return {}
+    told = parse_canonical(read_bytes(path, MAX_JSON_BYTES), path)
+    try:
+        found = [Terms.of(canonical_json(one)) for one in told]
+    except (RefusedError, TypeError):
+        raise EvidenceError(f"{path} holds no terms of buffers", "Its run wrote it: take it from a copy.") from None
+    return {(terms.round, terms.buffer): terms for terms in found if terms.round == done + 1}
+
+
+def _begun(folder: Path, chain: Chain, done: int) -> dict[tuple[int, int], Terms]:
+    """Terms of the last attempts that a chain tells of, in the round behind the last stored one."""
     body, at = body_of(folder, done + 1) or b"", 0
     found: dict[tuple[int, int], Terms] = {}
     for entry in chain.of_round(done + 1):
@@ -80,6 +138,12 @@ def begun_in(folder: Path, done: int) -> Mapping[tuple[int, int], Terms]:
         if entry.step == "terms" and hashlib.sha256(part).hexdigest() == entry.sha256:
             found[entry.round, entry.buffer] = terms_of(parsed(part))
     return found
+
+
+def _mended(folder: Path, left: Chain, done: int) -> Chain:
+    """What stays of a chain; see :func:`mend_transcript`."""
+    whole = left.cut(done + 1)
+    return max(whole.cut(done), _gone_on_with(folder, whole.ended()), key=lambda one: len(one.entries))
 
 
 def mend_transcript(folder: Path, done: int) -> Chain:
@@ -92,13 +156,11 @@ def mend_transcript(folder: Path, done: int) -> Chain:
         EvidenceError: a line is none, or a body is shorter than the chain tells.
     """
     path = folder / CHAIN
-    content = read_bytes(path, limit_of(CHAIN))
-    whole = read_chain(content[: content.rfind(b"\n") + 1], path).cut(done + 1)
-    chain = max(whole.cut(done), _gone_on_with(folder, whole.ended()), key=lambda one: len(one.entries))
-    if chain.content != content:
+    chain = _mended(folder, _left(folder), done)
+    if chain.content != read_bytes(path, limit_of(CHAIN)):
         write_bytes(path, chain.content, mode=mode_of(CHAIN))
     bodies = {of_round(BODIES, number): chain.size_of(number) for number in chain.rounds}
-    for name in {*names_of_transcript(folder)} - {CHAIN}:
+    for name in {*names_of_transcript(folder)} - {CHAIN, BEGUN}:
         body = folder / name
         if name not in bodies:
             with storage(body):
