@@ -12,6 +12,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit.draws import END, Address, Enumeration, Position, Purpose, estimate_leaves
 from fuaudit.draws.enumerating import Then, counted_law, paths
+from fuaudit.errors import BudgetError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import (
     BoundedRoundRobin,
@@ -260,3 +261,34 @@ def test_in_a_stream_each_of_them_is(number):
     given = UniformLaw(1, 1, 1, 1), federation((1, 1, 1, 1)), [CLIENT, OTHER]
     assert exactness(FatsUnlearning(), *given).exact
     assert not exactness(Succession(tuple(steps)), *given).exact
+
+
+@pytest.mark.parametrize("name", ["fats", "fats, during training", "as printed", "retrain", "noop", "keeping"])
+@pytest.mark.parametrize("law", [UniformLaw(*sizes, bool(kind)) for *sizes, kind in product((1, 2), repeat=5)], ids=str)
+def test_rounds_that_are_multiplied_give_the_laws_of_the_whole(name, law):
+    """Rounds that draw over the same populations are walked once, whoever asks: so many ask, one after another."""
+    method, moment = METHODS[name]
+    if moment != END and law.rounds < moment.round:
+        return
+    for request in (CLIENT, SAMPLE, OTHER):
+        given = law, MEMBERS, [request]
+        try:
+            whole = counted_law(unlearning(method, *given, [moment]), 500)
+        except BudgetError:
+            continue
+        assert counted_law(parts.unlearning_in_parts(method, *given, [moment]), 500) == whole
+        with pytest.raises(BudgetError):
+            counted_law(parts.unlearning_in_parts(method, *given, [moment]), whole[1] - 1)
+        assert counted_law(parts.retraining_in_parts(*given), 500) == counted_law(retraining(*given), 500)
+
+
+def test_a_round_is_walked_once_for_all_that_draw_over_the_same_populations():
+    law = UniformLaw(3, 2, 1, 1)
+    parts._rounds.clear()
+    parts._memories.clear()
+    counted_law(parts.retraining_in_parts(law, MEMBERS, [CLIENT]), 20_000)
+    assert len(parts._rounds) == 1
+    counted_law(parts.retraining_in_parts(replace(law, rounds=2), MEMBERS, [CLIENT]), 20_000)
+    assert len(parts._rounds) == 1
+    counted_law(parts.retraining_in_parts(law, MEMBERS, [OTHER]), 20_000)
+    assert len(parts._rounds) == 2

@@ -363,8 +363,8 @@ def _keeping(tried: Sequence[_Tried]) -> set[int]:
 
 def _absent(case: Case, population: Population) -> set[int]:
     """The rows of a population that are not at hand."""
-    data = case.evidence.rows
-    return {row for row in population.owner if row >= data.size or row in data.absent}
+    size, absent = case.evidence.rows.size, case.evidence.rows.absent
+    return {row for row in population.owner if row >= size or row in absent}
 
 
 def _gone(case: Case, step: Step) -> set[int]:

@@ -460,8 +460,8 @@ def compare(
         kept: the rows to compare, by client.
         before: the ids of every kept client's rows at training, ascending, which tell where the leaf of a row lies.
     """
-    wanted = [row for client in kept.clients for row in kept.samples[client]]
-    at_hand = [row for row in wanted if row < dataset.size and row not in dataset.absent]
+    wanted, size = [row for client in kept.clients for row in kept.samples[client]], dataset.size
+    at_hand = [row for row in wanted if row < size and row not in dataset.absent]
     digests = _digests_by_id(dataset, at_hand)
     other, absent = dict[int, tuple[int, ...]](), dict[int, tuple[int, ...]]()
     for client in kept.clients:

@@ -11,7 +11,7 @@ are run once for all of them. The paths, their order, their weights and their nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -45,6 +45,15 @@ class Then(NamedTuple):
     """
 
     part: Callable[[Enumeration], Any]
+
+
+class Ends(NamedTuple):
+    """What a last part can give instead of its result: that of every path from there on, in their order.
+
+    Each has the probability of the draws from there on, as numerator and denominator. None of these is on the tape.
+    """
+
+    ends: Iterable[tuple[Any, tuple[int, int]]]
 
 
 class Heard(NamedTuple):
@@ -176,6 +185,10 @@ class Enumeration:
         """The draws under one symbolic key. Sources with the same name are the same source."""
         return _Source(self, key)
 
+    def told(self, round_number: int) -> list[tuple[str, Address, Hashable, tuple[int, ...]]]:
+        """The draws of a round that were asked for on this path: keys, addresses, questions and answers."""
+        return [(key, at, *known) for (key, at), known in self._asked.items() if at.round == round_number]
+
     def looked_at(self, purpose: Purpose) -> bool:
         """Whether any draw of a purpose was asked for on this path."""
         return any(at.purpose == purpose for _, at in self._asked)
@@ -275,22 +288,17 @@ def paths(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tupl
     Raises:
         BudgetError: there are more than ``budget`` paths (leaves).
     """
-    return ((found, Fraction(*weight)) for found, weight in _walk(procedure, budget))
+    return ((found, Fraction(*weight)) for found, weight in walk(procedure, budget))
 
 
-def _walk(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tuple[Any, tuple[int, int]]]:
+def walk(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tuple[Any, tuple[int, int]]]:
     """:func:`paths`, with probabilities as numerators and denominators, which may have divisors in common."""
     tape: list[tuple[int, Outcomes]] = []
     weights = [(1, 1)]  # weights[i] is the probability of the first i choices on the tape
     parts = [(procedure, 0)]  # parts of this path, each with the number of draws that were made before it
     draws, leaves = Enumeration(tape), 0
     while True:
-        leaves += 1
-        if leaves > budget:
-            raise BudgetError(
-                f"the enumeration has more than {budget:,} leaves",
-                "Choose a smaller federation, or raise the budget of leaves.",
-            )
+        _require_within(budget, leaves)
         found = draws.result(parts[-1][0])
         while type(found) is Then:
             parts.append((found.part, draws.drawn))
@@ -298,7 +306,11 @@ def _walk(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tupl
         for choice, outcomes in tape[len(weights) - 1 :]:
             (over, under), chance = weights[-1], outcomes[choice][1]
             weights.append((over * chance.numerator, under * chance.denominator))
-        yield found, weights[-1]
+        over, under = weights[-1]
+        for result, (more, of) in found.ends if type(found) is Ends else ((found, (1, 1)),):
+            _require_within(budget, leaves)
+            leaves += 1
+            yield result, (over * more, under * of)
         if not _advance(tape):
             return
         del weights[len(tape) :]
@@ -308,6 +320,14 @@ def _walk(procedure: Callable[[Enumeration], Any], budget: int) -> Iterator[tupl
             draws.back_to(parts[-1][1])
         else:
             draws = Enumeration(tape)
+
+
+def _require_within(budget: int, leaves: int) -> None:
+    if leaves >= budget:
+        raise BudgetError(
+            f"the enumeration has more than {budget:,} leaves",
+            "Choose a smaller federation, or raise the budget of leaves.",
+        )
 
 
 def enumerate_law(procedure: Callable[[Enumeration], Any], budget: int = 1_000_000) -> dict[Any, Fraction]:
@@ -325,12 +345,21 @@ def counted_law(procedure: Callable[[Enumeration], Any], budget: int) -> tuple[d
     # numerators by denominator: adding integers is many times cheaper than adding fractions
     sums: dict[Any, dict[int, int]] = {}
     leaves = 0
-    for result, (over, under) in _walk(procedure, budget):
+    for result, (over, under) in walk(procedure, budget):
         leaves += 1
         parts = sums.setdefault(result, {})
         parts[under] = parts.get(under, 0) + over
-    law = {result: sum((Fraction(n, d) for d, n in parts.items()), start=Fraction(0)) for result, parts in sums.items()}
-    return law, leaves
+    return {result: _sum(parts) for result, parts in sums.items()}, leaves
+
+
+def _sum(parts: dict[int, int]) -> Fraction:
+    """The sum of fractions, from their numerators by denominator; most have one."""
+    first, *others = parts.items()
+    total = _fraction(first[1], first[0])
+    return sum((_fraction(over, under) for under, over in others), start=total) if others else total
+
+
+_fraction = lru_cache(maxsize=4096)(Fraction)
 
 
 def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32, most: float = inf) -> float:

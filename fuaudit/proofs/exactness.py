@@ -99,14 +99,14 @@ def compare(unlearned: Laws, retrained: Laws) -> Exactness:
     if any(initial is not None for law in (unlearned, retrained) for initial, _ in law):
         unlearned, retrained = _halved(unlearned), _halved(retrained)
     keys = unlearned.keys() | retrained.keys()
-    gaps = {key: unlearned.get(key, zero) - retrained.get(key, zero) for key in keys}
-    different = [key for key, gap in gaps.items() if gap]
+    different = [key for key in keys if unlearned.get(key, zero) != retrained.get(key, zero)]
+    gaps = [unlearned.get(key, zero) - retrained.get(key, zero) for key in different]
     witness = None
     if different:
         smallest = min(different, key=repr)
         initial, history = smallest
         witness = Witness(history, unlearned.get(smallest, zero), retrained.get(smallest, zero), initial)
-    return Exactness(sum(map(abs, gaps.values()), zero) / 2, witness, len(keys))
+    return Exactness(sum(map(abs, gaps), zero) / 2, witness, len(keys))
 
 
 def _halved(law: Laws) -> Laws:

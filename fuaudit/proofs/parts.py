@@ -16,16 +16,20 @@ what he made of the same draws before. Where it is another plan, all is walked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache, partial, reduce
-from math import inf
+from itertools import product
+from math import inf, prod
 from operator import or_
 from typing import Any, ClassVar, NamedTuple, cast
 
 from fuaudit.declared import says
-from fuaudit.draws import Draws, Enumeration, Position, Purpose, Recorded, Stream
-from fuaudit.draws.enumerating import Then, probed
+from fuaudit.draws import Address, Draws, Enumeration, Position, Purpose, Recorded, Stream
+from fuaudit.draws.address import STREAM_OF
+from fuaudit.draws.enumerating import Ends, Then, probed, walk
+from fuaudit.errors import FuauditError
 from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import Plan, Routed, Segments, occurrences
@@ -342,7 +346,11 @@ def _places(cohort: Drawn, steps: int) -> tuple[tuple[int, int, int], ...]:
 
 def _history(draws: Enumeration, plan: Recalled, watched: tuple[_Again, ...] = ()) -> Part:
     """See :func:`fuaudit.proofs.exactness.drawn`; whoever looked at the initial draw did so by now."""
-    return _From(plan, watched, draws.looked_at(Purpose.INIT), says(plan.law, "cuts"))
+    looked = draws.looked_at(Purpose.INIT)
+    by_draws = _From(plan, watched, looked, says(plan.law, "cuts"), plan.law.rounds)
+    if watched or looked or draws.alone or plan.calls is None or not is_just(plan.law, UniformLaw):
+        return by_draws
+    return _ByRounds(by_draws)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +361,7 @@ class _From:
         watched: rewriters who are run once more at its end.
         looked: whether the initial draw is told.
         cuts: whether batches are cut.
+        until: the last round that is told.
         rounds: those before.
         cohort: that of the round, with those of its batches that came before; None before it.
     """
@@ -361,6 +370,7 @@ class _From:
     watched: tuple[_Again, ...]
     looked: bool
     cuts: bool
+    until: int
     rounds: tuple[Hashable, ...] = ()
     cohort: Drawn | None = None
     batches: tuple[Drawn, ...] = ()
@@ -368,7 +378,7 @@ class _From:
     def __call__(self, draws: Enumeration) -> Any:
         plan, rounds, cohort, batches = self.plan, self.rounds, self.cohort, self.batches
         law, last = plan.law, inf if draws.alone else draws.drawn
-        while len(rounds) < law.rounds:
+        while len(rounds) < self.until:
             number = len(rounds) + 1
             if cohort is None:
                 cohort, batches = plan.cohort(number), ()
@@ -377,8 +387,8 @@ class _From:
                 batches = *batches, plan.batch(number, *places[len(batches)])
             if len(batches) == len(places):
                 rounds, cohort = (*rounds, self._round(number, cohort, batches)), None
-            if draws.drawn > last and len(rounds) < law.rounds:
-                return Then(_From(plan, self.watched, self.looked, self.cuts, rounds, cohort, batches))
+            if draws.drawn > last and len(rounds) < self.until:
+                return Then(_From(plan, self.watched, self.looked, self.cuts, self.until, rounds, cohort, batches))
         for again in self.watched:
             again(draws)
         return (plan.initial_uniform(1)[0] if self.looked else None), rounds
@@ -396,3 +406,100 @@ class _From:
 def _by_place(batches: Sequence[Drawn], steps: int) -> Hashable:
     """Those of each place of a cohort together."""
     return tuple(tuple(batches[at : at + steps]) for at in range(0, len(batches), steps))
+
+
+End = tuple[Hashable, tuple[int, int]]
+"""The history of one round, and its probability as numerator and denominator."""
+
+ROUNDS, MANY = 1024, 1024
+"""Of so many rounds the histories are remembered, where they are at most so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ByRounds:
+    """The history of a plan under a law whose rounds draw each for itself: all histories of all rounds, multiplied.
+
+    A round is walked once for all paths on which the same of its draws were made before. Where one cannot be walked
+    by itself, or has too many histories, the plan is walked draw by draw: so an error is raised where its path comes,
+    if the budget does not end before.
+    """
+
+    by_draws: _From
+
+    def __call__(self, draws: Enumeration) -> Any:
+        rounds = list[Sequence[End]]()
+        for number in range(1, self.by_draws.until + 1):
+            ends = _ends_of(self.by_draws, draws, number)
+            if not ends:
+                return Then(self.by_draws)
+            rounds.append(ends)
+        return Ends(_together(rounds))
+
+
+def _together(rounds: Sequence[Sequence[End]]) -> Iterator[tuple[Any, tuple[int, int]]]:
+    """The histories of all rounds after one another, the last one going through its own first."""
+    for path in product(*rounds):
+        told, weights = zip(*path, strict=True)
+        overs, unders = zip(*weights, strict=True)
+        yield (None, told), (prod(overs), prod(unders))
+
+
+def _ends_of(history: _From, draws: Enumeration, number: int) -> Sequence[End]:
+    """All histories of one round, with their probabilities given the draws of it that were made on this path.
+
+    They hang on the law, on whom the round draws from, and on those draws. Keys and the number of the round only say
+    which draw is the same, and the draws that the plan reads have the keys that it reads them by. There are none where
+    the round cannot be walked by itself.
+    """
+    plan = history.plan
+    calls: Any = plan.calls
+    given = tuple(one for one in draws.told(number) if _reads(plan, *one[:2]))
+    ends = calls.get(("round", (number, given)))
+    if ends is None:
+        alike = _alike_rounds(plan, number, given)
+        if alike not in _rounds:
+            if len(_rounds) >= ROUNDS:
+                _rounds.clear()
+            _rounds[alike] = _walked_round(history, number, given)
+        ends = calls["round", (number, given)] = _rounds[alike]
+    return cast(Sequence[End], ends)
+
+
+_rounds: dict[Hashable, Sequence[End]] = {}
+
+
+def _alike_rounds(plan: Recalled, number: int, given: Sequence[tuple[Any, ...]]) -> Hashable:
+    """What the histories of a round hang on."""
+    at = [Position(number, step) for step in range(plan.law.steps + 1)]
+    over = [plan.segment(Stream.COHORTS, at[0]), *(plan.segment(Stream.BATCHES, one) for one in at[1:])]
+    samples = [tuple(plan.populations[segment.version].samples.items()) for segment in over]
+    before = [(place.purpose, place[2:5], question, answer) for _, place, question, answer in given]
+    return option(replace(cast(UniformLaw, plan.law), rounds=1)), tuple(samples), tuple(before)
+
+
+def _walked_round(history: _From, number: int, given: Sequence[tuple[Any, ...]]) -> Sequence[End]:
+    """See :func:`_ends_of`, walked."""
+    try:
+        walked = list(walk(partial(_round_again, history, number, given), MANY))
+    except FuauditError:
+        return ()
+    return [(rounds[-1], weight) for (_, rounds), weight in walked]
+
+
+def _reads(plan: Recalled, key: str, at: Address) -> bool:
+    """Whether the history of a plan reads a draw, where it has one at its address."""
+    stream = STREAM_OF.get(at.purpose)
+    if stream is None:
+        return False
+    segment = plan.segment(stream, at.position)
+    source: Any = plan.sources[segment.source]
+    return (source.key, segment.version) == (key, at.version)
+
+
+def _round_again(history: _From, number: int, given: Sequence[tuple[Any, ...]], path: Enumeration) -> Then:
+    """One round on a path of its own, behind the draws that are given."""
+    for key, at, question, answer in given:
+        path.draw(key, at, question, partial(list, [(answer, Fraction(1))]))
+    sources: Any = history.plan.sources
+    plan = replace(history.plan, sources=tuple(path.source(source.key) for source in sources), path=path)
+    return Then(_From(plan, (), False, history.cuts, number, (None,) * (number - 1)))

@@ -68,7 +68,8 @@ def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Re
         erased: what lies under the ids of erased rows in ``dataset``.
         receipts: under the commitment of the run.
     """
-    retained = [row for row in sorted(run.plan.retained.owner) if row < dataset.size and row not in dataset.absent]
+    size, absent = dataset.size, dataset.absent
+    retained = [row for row in sorted(run.plan.retained.owner) if row < size and row not in absent]
     opened = [found for receipt in receipts for found in to_be_forgotten(run, receipt)]
     total = run.contents.rows.shape[0] - run.plan.retained.size
     by_receipt = {place for place, _ in opened}

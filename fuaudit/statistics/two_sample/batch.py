@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from fuaudit.statistics.two_sample.arrays import Floats, as_arms, dense_ranks, require_alpha
 
@@ -73,6 +72,8 @@ class BatchTest:
 
 def normal_scores(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The normal scores ``(n, s)`` of both arms among the pooled values of each statistic; ties share one."""
+    from scipy.stats import rankdata  # its import takes longer than most commands that compare no arms
+
     ranks = rankdata(np.concatenate(dense_ranks(x, y), axis=-1), axis=-1).T
     scores: Floats = ndtri((ranks - 0.5) / len(ranks))
     return scores[: len(x)], scores[len(x) :]
