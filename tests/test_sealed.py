@@ -1056,6 +1056,24 @@ def test_what_seal_proposes_passes_and_compares_all_that_it_was_given(whole, tmp
     assert fuaudit(*others[:-2], "--key", AUDIT_KEY.hex())[0] == 1
 
 
+def test_a_seal_that_breaks_off_leaves_nothing(whole, tmp_path, monkeypatch):
+    """A folder without a manifest was left there, and refused the next one."""
+    out, left = tmp_path / "view", []
+
+    def broken(source, folder):
+        left.append((folder, [path.name for path in folder.rglob("*") if path.is_file()]))
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fuaudit.workflow.writer.copy_transcript", broken)
+        for act in (seal, redact):
+            with pytest.raises(OSError, match="full"):
+                act(whole["plain"], out)
+    assert all(names and not folder.exists() for folder, names in left)
+    assert [*tmp_path.iterdir()] == []
+    assert seal(whole["plain"], out).digest == whole["plain"].digest
+
+
 def test_where_there_are_no_messages_none_is_proposed(family, tmp_path, fuaudit):
     code, out, _ = fuaudit("seal", family[2].path, "--out", tmp_path / "pruned")
     assert (code, "its messages went with the prune" in out, "fuaudit verify" in out) == (0, True, False)

@@ -151,7 +151,15 @@ def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a whole new folder or nothing: a folder beside it, flushed to disk, then renamed.
+    """Write a whole new folder or nothing; see :func:`new_folder`."""
+    with new_folder(folder) as partial:
+        for name, content in files.items():
+            write_bytes(partial / name, content)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A whole new folder or nothing: a folder beside it, which is renamed after everything was written there.
 
     Raises:
         StorageError: the file system refused, or there is a folder of that name that is not empty.
@@ -160,8 +168,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         make_folder(folder.parent)
         partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=TEMPORARY, dir=folder.parent))
     try:
-        for name, content in files.items():
-            write_bytes(partial / name, content)
+        yield partial
         with storage(folder):
             partial.chmod(0o755)
             if folder.is_dir():

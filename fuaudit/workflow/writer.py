@@ -17,7 +17,7 @@ from fuaudit.commitments.contents import APART, Opening
 from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
-from fuaudit.formats.files import claimed, read_bytes, require_name, write_bytes
+from fuaudit.formats.files import new_folder, read_bytes, require_name, write_bytes
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.contained import Foundation
@@ -153,18 +153,17 @@ def copy_transcript(folder: Path, out: Path, bodies: bool = True) -> None:
 def copy_without(
     run: Run, out: Path, left_out: Callable[[str], bool], beside: Mapping[str, bytes] | None = None
 ) -> None:
-    """The files of a run in a new folder but for those that are left out, with others beside them."""
+    """The files of a run in a new folder but for those that are left out, with others beside them. All, or nothing."""
     require_new(out)
-    with claimed(out):
+    with new_folder(out) as folder:
         for name in run.files:
             if not left_out(name):
-                write_bytes(out / name, run.read(name), mode=mode_of(name))
-        copy_transcript(run.path, out)
+                write_bytes(folder / name, run.read(name), mode=mode_of(name))
+        copy_transcript(run.path, folder)
         for name, content in (beside or {}).items():
-            write_bytes(out / name, content, mode=mode_of(name))
-        # the manifest last: without it a folder is no run
+            write_bytes(folder / name, content, mode=mode_of(name))
         for name in (LEDGER, MANIFEST):
-            write_bytes(out / name, read_bytes(run.path / name, limit_of(name)), mode=mode_of(name))
+            write_bytes(folder / name, read_bytes(run.path / name, limit_of(name)), mode=mode_of(name))
 
 
 @dataclass
