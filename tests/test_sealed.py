@@ -524,8 +524,9 @@ def modelled(view, number):
     behind = [one for one in messages(view) if one.round == number and one.step not in ("lot", "columns")]
     sums = [one for _, one in sorted(opened_in(behind).items())]
     exchange = view.exchange.secured(suite_of(view.ledger), Books())
-    after = _half(view, exchange, number, sums, columns(view).get(number), device_of("cpu"))
-    vector, state = _stored(view, number, after)
+    before = view.checkpoint(number - 1)
+    after = _half(view, exchange, number, before, sums, columns(view).get(number), device_of("cpu"))
+    vector, state = _stored(before[0], after)
     view = holding(view, number, vector, state)
 
     def course(event):
