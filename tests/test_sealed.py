@@ -526,9 +526,9 @@ def modelled(view, number):
     """A view whose model after a round is that of the sums which its messages open, and whose ledger counts these."""
     behind = [one for one in messages(view) if one.round == number and one.step not in ("lot", "columns")]
     sums = [one for _, one in sorted(opened_in(behind).items())]
-    asked = view.exchange.summation(suite_of(view.ledger))
-    after = _half(view, asked, number, sums, columns(view).get(number), device_of("cpu"))
-    vector, state = _stored(view, number, after)
+    asked, before = view.exchange.summation(suite_of(view.ledger)), view.checkpoint(number - 1)
+    after = _half(view, asked, number, before, sums, columns(view).get(number), device_of("cpu"))
+    vector, state = _stored(before[0], after)
     view = holding(view, number, vector, state)
 
     def course(event):
