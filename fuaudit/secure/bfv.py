@@ -235,17 +235,17 @@ def added(rows: Sequence[Sequence[Ciphertext]]) -> list[bytes]:
     sums = []
     for first, second, *others in zip(*rows, strict=True):
         # a new one; TenSEAL's copy() of what was read from bytes ends the process
-        total = _hidden(lambda one=first, other=second: one + other, 2)
+        total = _hidden(first.__add__, second, 2)
         for rows_added, one in enumerate(others, 3):
-            _hidden(lambda total=total, one=one: total.add_(one), rows_added)
+            _hidden(total.add_, one, rows_added)
         sums.append(total.serialize())
     return sums
 
 
-def _hidden(add: Callable[[], Ciphertext], rows: int) -> Ciphertext:
+def _hidden(add: Callable[[Ciphertext], Ciphertext], one: Ciphertext, rows: int) -> Ciphertext:
     """What an addition gives; OpenError where SEAL refuses it, for anybody could read it."""
     try:
-        return add()
+        return add(one)
     except RuntimeError as error:
         if "transparent" not in str(error):
             raise
