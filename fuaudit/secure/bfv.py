@@ -19,8 +19,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
-from operator import add
+from functools import cache, lru_cache
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
 
@@ -236,17 +235,17 @@ def added(rows: Sequence[Sequence[Ciphertext]]) -> list[bytes]:
     sums = []
     for first, second, *others in zip(*rows, strict=True):
         # a new one; TenSEAL's copy() of what was read from bytes ends the process
-        total = _hidden(partial(add, first, second), 2)
+        total = _hidden(first.__add__, second, 2)
         for rows_added, one in enumerate(others, 3):
-            _hidden(partial(total.add_, one), rows_added)
+            _hidden(total.add_, one, rows_added)
         sums.append(total.serialize())
     return sums
 
 
-def _hidden(addition: Callable[[], Ciphertext], rows: int) -> Ciphertext:
+def _hidden(add: Callable[[Ciphertext], Ciphertext], one: Ciphertext, rows: int) -> Ciphertext:
     """What an addition gives; OpenError where SEAL refuses it, for anybody could read it."""
     try:
-        return addition()
+        return add(one)
     except RuntimeError as error:
         if "transparent" not in str(error):
             raise
