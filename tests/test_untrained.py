@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from fuaudit_plugins.secure_sum import SecureSum
+from fuaudit_plugins.secure_sum import SecuredSum, SecureSum
 from test_sealed import looked_at, sealed_again
 from test_secured_runs import KRUM, QUANTISE, trained
 from test_transcript_runs import examined, messages
@@ -18,7 +18,7 @@ from tests_support import AUDIT_KEY
 
 from fuaudit import verify
 from fuaudit.audits.transcript.audit import _checked
-from fuaudit.audits.transcript.known import left_alone
+from fuaudit.audits.transcript.known import known_of, left_alone
 from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.errors import EvidenceError, UsageError
@@ -71,12 +71,16 @@ def test_a_buffer_that_is_smaller_than_the_config_opens_is_found(tmp_path, monke
     """Of seven in twos one buffer has three clients. From three rows on a buffer opens, so the other two do not."""
     tables = dropouts(7, batches, size=2, smallest=3)
     assert looked_at(seal(trained(tmp_path / "honest", tables, "bfv+mask"), tmp_path / "its view")).verdict == "PASS"
+    opened = SecuredSum._opened
+    monkeypatch.setattr(SecuredSum, "_opened", lambda self, *given: opened(replace(self, smallest=2), *given))
     with hostile(monkeypatch, least_trained=property(lambda self: 2)):
         run = trained(tmp_path / "run", tables, "bfv+mask")
     assert {one.buffer for one in messages(run) if one.step == "receipt"} == {0, 1, 2}
     for found in both(run, tmp_path):
-        assert (found.verdict, found.details[0].split(": ")[0]) == ("FAIL", "round 1, buffer 1, buffer")
-        assert "opens from 3 rows on" in found.details[0]
+        told = {at: sentence for at, _, sentence in (line.partition(": ") for line in found.details)}
+        assert found.verdict == "FAIL"
+        assert told["round 1, buffer 1, terms"] == "the terms have another fewest rows than this training"
+        assert "opens from 3 rows on" in told["round 1, buffer 1, buffer"]
 
 
 def all_that_came(self, size, came, trained):
@@ -215,9 +219,9 @@ def test_sums_are_as_large_as_a_transport_or_a_law_sees_to(transport, batches, s
     config = resolve(tables)
     law, exchange = build("learners", config.learner).law, replace(exchange_of(config), transport=transport)
     with pytest.raises(UsageError, match="may publish") if refused else nullcontext():
-        require_unpublished(exchange, buffers_in(exchange, law, 16), "plain", law)
+        require_unpublished(exchange, buffers_in(exchange, law, "plain", 16), "plain", law)
     with pytest.raises(UsageError, match="may publish") if transport == SumsOfTwo(4) else nullcontext():
-        require_unpublished(exchange, buffers_in(exchange, law, 16), "plain", law, empty=2)
+        require_unpublished(exchange, buffers_in(exchange, law, "plain", 16), "plain", law, empty=2)
 
 
 def test_exposure_is_that_of_who_drew_samples_in_each_round(tmp_path):
@@ -268,5 +272,5 @@ def test_a_sum_that_is_left_alone_is_counted_by_who_drew_samples(tmp_path):
     drew = {n: [c for c in some[0] if run.plan.batch(n, 1, c, 0)] for n, some in opened.items() if len(some) == 1}
     due = [(number, opened[number][0]) for number, clients in drew.items() if len(clients) == 2]
     assert {len(members) for _, members in due} == {2, 3}
-    assert left_alone(run, _checked(run, None)) == due
+    assert left_alone(run, _checked(run, known_of(run, None))) == due
     assert any(f"as in {len(due)} round" in line for line in examined(run).assumptions)
