@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from fuaudit.statistics.two_sample.arrays import Floats, Ranks, as_arms, dense_ranks, require_alpha
+from fuaudit.statistics.two_sample.arrays import Floats, as_arms, dense_ranks, require_alpha
 
 Signs = Floats
 Uniform = Callable[[int], Floats]
@@ -77,7 +77,7 @@ def normal_scores(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return scores[: len(x)], scores[len(x) :]
 
 
-def _mid_ranks(dense: Ranks) -> Floats:
+def _mid_ranks(dense: NDArray[Any]) -> Floats:
     """Ranks from 1, ``(s, n)``, of dense ranks from 0; ties share the mean of theirs, which is exact in halves.
 
     They are those of ``scipy.stats.rankdata``, whose import takes longer than the ranks of most audits.
