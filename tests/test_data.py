@@ -18,10 +18,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from scipy.stats import beta, kstest
+from sklearn.datasets import load_digits
 
 from fuaudit import registry
+from fuaudit.data import images
 from fuaudit.data.dataset import Dataset, padded, require_sound
-from fuaudit.data.images import Cifar10, Cifar100
+from fuaudit.data.images import Cifar10, Cifar100, Digits
 from fuaudit.data.leaf import Femnist, Shakespeare
 from fuaudit.data.partition import ByOwner, DirichletByClass, Iid, KClasses, OneHolder, Shards, TwoLevel, partition
 from fuaudit.data.tensors import Tensors
@@ -920,3 +922,16 @@ def test_sizes_beyond_the_federation_are_refused(small_config, tmp_path, option,
     with pytest.raises(UsageError, match=said):
         train(small_config(learner={option: value}), tmp_path / "run", secret=bytes(32))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["its file is read", "it is kept elsewhere"])
+def test_digits_are_those_of_the_library(there, monkeypatch):
+    if not there:
+        monkeypatch.setattr(images, "find_spec", lambda name: None)
+    images._digits.cache_clear()
+    library, found = load_digits(), Digits().load(None)
+    test = np.arange(len(library.target)) % 5 == 4
+    for inputs, targets, rows in ((found.inputs, found.targets, ~test), (found.test_inputs, found.test_targets, test)):
+        assert np.array_equal(inputs.numpy() * 16, library.data[rows])
+        assert np.array_equal(targets.numpy(), library.target[rows])
+    images._digits.cache_clear()

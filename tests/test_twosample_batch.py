@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import binom, ks_2samp
+from scipy.special import ndtri
+from scipy.stats import binom, ks_2samp, rankdata
 
 from fuaudit.statistics.two_sample.batch import (
     BANDWIDTHS,
@@ -113,6 +114,13 @@ def test_the_classifier_never_sees_the_runs_it_is_judged_on():
     scores = (x - y)[5:] @ weights
     assert values[0, 0] == pytest.approx(scores.mean(), rel=1e-9)
     assert accuracy == np.mean(scores > 0)
+
+
+@pytest.mark.parametrize("values", [[0.5], [1.0, 2.0], [NAN, 0.0, 1.0, 2.5], list(range(1000))], ids=len)
+def test_normal_scores_have_the_mid_ranks_of_scipy(values):
+    x, y = generator(3).choice(values, (2, 41, 7))
+    ranks = rankdata(np.where(np.isnan(both := np.concatenate([x, y])), np.inf, both), axis=0)
+    assert np.array_equal(np.concatenate(normal_scores(x, y)), ndtri((ranks - 0.5) / len(ranks)))
 
 
 def test_normal_scores_know_only_the_order():

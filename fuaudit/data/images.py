@@ -11,6 +11,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -48,8 +49,19 @@ class Digits:
         return Dataset(inputs[~test], targets[~test], inputs[test], targets[test], classes=10)
 
 
-@cache  # scikit-learn unpacks and parses a text each time
+@cache  # it is unpacked and parsed each time
 def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Pixels and labels of scikit-learn's file, as its ``load_digits`` reads them; its import takes far longer."""
+    found = find_spec("sklearn")
+    path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found and found.origin else None
+    if path is None or not path.exists():  # a version that keeps it elsewhere
+        return _by_its_library()
+    with gzip.open(path, "rt", encoding="ascii") as file:
+        table = np.loadtxt(file, delimiter=",")
+    return table[:, :-1], table[:, -1].astype(np.int64)
+
+
+def _by_its_library() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     from sklearn.datasets import load_digits
 
     data = load_digits()

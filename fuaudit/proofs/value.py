@@ -9,6 +9,9 @@ from typing import Any
 
 def option(value: Any) -> tuple[Any, ...]:
     """A value bit for bit, with what it holds. Of what is no plain value only the same object is the same."""
+    kind = type(value)
+    if kind is int or kind is str or kind is bool:  # most are; what follows says the same of them
+        return kind, value
     if isinstance(value, tuple | list):
         return type(value), *map(option, value)
     if isinstance(value, dict):
@@ -16,7 +19,7 @@ def option(value: Any) -> tuple[Any, ...]:
     if isinstance(value, float):
         return float, value.hex()
     if value is None or isinstance(value, bool | int | str | bytes | Fraction):
-        return type(value), value
+        return kind, value
     if is_dataclass(value) and not isinstance(value, type) and not _has_slots(type(value)):
         names = {field.name for field in fields(value)} | getattr(value, "__dict__", {}).keys()
         return type(value), *((name, option(getattr(value, name))) for name in sorted(names))
