@@ -109,12 +109,18 @@ def test_of_noise_that_a_later_stage_may_shrink_nobody_says_how_much_is_left(tmp
     """Clipped to a thousandth a row has less than a step of it, and 154 were told. Who deviates clips nobody else."""
     noise, round_ = NOISY["client"]
     last = {"use": "clip", "norm": 1e-3}
-    for client, due in (([noise, last, round_], None), ([noise, {"use": "alie", "clients": [3]}, round_], 154)):
-        parent = trained(tmp_path / f"{due}", NOISY | {"client": client}, "plain")
+    loud = noise | {"noise": 20.0}
+    cases = {
+        "clipped": ([noise, last, round_], None),
+        "clipped by rounding": ([loud, round_], None),
+        "of one who deviates": ([noise, {"use": "alie", "clients": [3]}, round_], 154),
+    }
+    for name, (client, due) in cases.items():
+        parent = trained(tmp_path / name, NOISY | {"client": client}, "plain")
         found = noise_of(parent)
         assert (found.steps if due is None else round(found.steps), found.hides) == (due, due is not None)
-        if due is None:
-            with pytest.raises(UsageError, match="nobody can say how many steps of the numbers that are opened: below"):
+        if name == "clipped":
+            with pytest.raises(UsageError, match="nobody can say how many steps of the numbers that are opened, as"):
                 unlearn(parent, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
             child = child_of(parent, tmp_path / "child", "retrain", monkeypatch)
             assert examined(child, parent).verdict == "INCONCLUSIVE"

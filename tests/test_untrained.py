@@ -18,14 +18,15 @@ from tests_support import AUDIT_KEY
 
 from fuaudit import verify
 from fuaudit.audits.transcript.audit import _checked
-from fuaudit.audits.transcript.known import known_of, left_alone
+from fuaudit.audits.transcript.known import known_of, left_alone, noise_alone
 from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population
 from fuaudit.registry import build
-from fuaudit.runs.sums import sums_of
+from fuaudit.runs.sums import Alike, Sums, sums_of
 from fuaudit.secure.envelope import terms_of
+from fuaudit.secure.exposure import Buffer
 from fuaudit.testing.tiny import tiny_config
 from fuaudit.training import one_round
 from fuaudit.training.exchange import exchange_of
@@ -36,6 +37,10 @@ from fuaudit.workflow.seal import seal
 EPOCHS = {"epochs": 1, "batch": 2, "largest_client": 8}
 SPARSE = {"steps": 1, "batch": 3, "rate": 0.12, "largest_batch": 24}
 """Poisson batches, of which about half of four samples are empty."""
+
+
+NOISE = {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}
+"""Every row has noise."""
 
 
 def dropouts(clients, batches, rounds=3, server=({"use": "mean"},), **transport):
@@ -114,14 +119,42 @@ def test_a_sum_of_one_client_who_drew_samples_is_found_by_the_plan_and_named_of_
     assert sum("batches of the config's law can be empty" in line for line in view.assumptions) == 1
 
 
-def test_of_a_law_without_empty_batches_or_steps_with_noise_nothing_of_the_kind_is_assumed(tmp_path):
-    for number, tables in enumerate(
-        [dropouts(6, EPOCHS, size=3), dropouts(6, SPARSE, size=3) | {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}]
+def test_of_a_law_without_empty_batches_nothing_of_the_kind_is_assumed(tmp_path):
+    """With noise in each step a batch can be empty all the same: then noise alone is sent."""
+    for number, (tables, told) in enumerate(
+        [(dropouts(6, EPOCHS, size=3), False), (dropouts(6, SPARSE, size=3) | NOISE, True)]
     ):
         run = trained(tmp_path / f"{number}", tables, "plain")
         found = looked_at(seal(run, tmp_path / f"view {number}"))
         assert found.verdict == "PASS", (found.shows, found.details)
-        assert not any("can be empty" in line for line in found.assumptions)
+        assert any("can be empty" in line for line in found.assumptions) == told
+
+
+def test_sums_in_which_noise_alone_hides_a_row_are_counted(tmp_path):
+    """Everybody counts where steps have noise. Of a sum with one client who drew samples the others sent noise."""
+    run = trained(tmp_path / "run", dropouts(6, SPARSE, rounds=6, size=2) | NOISE, "bfv")
+    drew = {n: {c for c in range(6) if run.plan.batch(n, 1, c, 0)} for n in range(1, 7)}
+    opened = sorted((one.round, terms_of(one).members) for one in messages(run) if one.step == "terms")
+    due = [(number, members) for number, members in opened if len({*members} & drew[number]) < 2]
+    checked = _checked(run, known_of(run, None))
+    assert due
+    assert sorted(noise_alone(run, checked)) == due
+    assert sum(f"in {len(due)} sums that were opened" in line for line in examined(run).assumptions) == 1
+    sums = sums_of(run)
+    assert sums.fewest == 0
+    chances = [(6 - len(some)) / 5 for some in drew.values() if some]
+    assert sums.over(0) == (pytest.approx(max(chances)), pytest.approx(1 - prod(1 - chance for chance in chances)))
+    assert "with nobody's help, beside up to" in sums.in_short
+    assert "whose noise is all that hides it" in sums.in_short
+
+
+def test_in_plain_a_sum_that_does_not_open_is_sent_by_nobody(tmp_path):
+    """Of three one was emptied, and a size of three opens from three clients with samples on."""
+    for empty, line in ((0, "every client's row is open"), (1, "no number of colluding clients")):
+        sums = Sums("plain", (Alike(3, (Buffer(3, 3, 3),), empty),), 0, 0, ())
+        assert sums.over(0)[0] == (not empty)
+        assert line in sums.in_short
+    assert str(Sums("bfv", (Alike(3, (Buffer(3, 3, 3),)),), 0, 0, ()).table()["exposed"]).count("-0.0") == 0
 
 
 def test_a_view_of_clients_without_samples_is_refused_and_a_run_of_them_is_found(tmp_path, monkeypatch):
@@ -210,7 +243,7 @@ def test_a_rule_that_publishes_a_sum_is_refused_where_batches_can_be_empty(tmp_p
         (SumsOfTwo(4), SPARSE, {}, True),
         (SecureSum(4), SPARSE, {}, False),
         (SumsOfTwo(4), EPOCHS, {}, False),
-        (SumsOfTwo(4), SPARSE, {"solver": {"use": "dpsgd", "norm": 1, "noise": 1}}, False),
+        (SumsOfTwo(4), SPARSE, NOISE, False),
     ],
     ids=["two may be left", "three at least", "batches are never empty", "whoever drew nothing sends noise"],
 )

@@ -96,7 +96,7 @@ def who(sums: Summing) -> list[tuple[str, str, str]]:
     learnt, together = SERVER[sums.suite]
     few = smallest(sums)
     others = f"the {counted(few - 2, 'other client')} behind the sum" if few > 2 else "nobody"
-    row = "her partner's row" if few == 2 else f"the sum of the {few - 1} others, at least"
+    row = "her partner's row" if few <= 2 else f"the sum of the {few - 1} others, at least"
     if few > 2 and not sums.all_told:
         others, row = f"{others}; nobody where these drew no samples", f"{row}, as far as these drew samples"
     learns = f"where she sees a sum, {row}; else what the public learns" if few else "as the public: no buffer opens"

@@ -22,6 +22,9 @@ from fuaudit.training.execute import StepSizes
 from fuaudit.training.grid import grid_of
 from fuaudit.training.releases import NOISY
 
+FAR = 2
+"""So many standard deviations of noise have room in the numbers that are added up, or rounding clips much of it."""
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -47,7 +50,10 @@ class Noise:
         """How much it is."""
         share = f"{self.share:.3g} times what is clipped in front of it"
         if self.steps is None:
-            return f"the noise of a client is {share}, and nobody can say how many steps of the numbers that are opened"
+            return (
+                f"the noise of a client is {share}, and nobody can say how many steps of the numbers that are opened, "
+                "as a stage behind it may clip it"
+            )
         return (
             f"the noise of a client has a standard deviation of {self.steps:.3g} steps of the numbers that are opened, "
             f"and of {share}"
@@ -90,13 +96,21 @@ def _noise(run: Run, release: Release, model: Tensor) -> Noise:
     step = step_of(run, model) if _is_sent_as_drawn(run, release.part) else None
     if release.mechanism == "skellam":
         return Noise(share, None if step is None else share * sqrt(told["squares"]), cancels)
-    deviation = share * float(told["norm"])
+    deviation, least, most = share * float(told["norm"]), 1.0, 1.0
     if release.mechanism == "dpsgd":  # one step of a client at least, in the round with the shortest
-        batch = _divisor(run)
         sizes = StepSizes(run.learner.step_size, run.learner.decay)
-        deviation *= min(sizes.at(1), sizes.at(run.law.rounds)) / batch if batch else 0
-        step = step if batch else None
-    return Noise(share, None if step is None else deviation / step, cancels)
+        least, most = sorted((sizes.at(1), sizes.at(run.law.rounds)))
+        most *= sqrt(run.law.steps)
+        batch = _divisor(run)
+        deviation, step = deviation / max(1, batch), step if batch else None
+    if step is None or FAR * most * deviation > step * _largest(run):
+        return Noise(share, None, cancels)
+    return Noise(share, least * deviation / step, cancels)
+
+
+def _largest(run: Run) -> int:
+    """The largest whole number that is added up: beyond it rounding clips."""
+    return (1 << run.exchange.summation(str(suite_of(run.ledger))).bits - 1) - 1
 
 
 def _is_taken_back(run: Run, part: str) -> bool:
@@ -109,8 +123,8 @@ def _is_taken_back(run: Run, part: str) -> bool:
 def _is_sent_as_drawn(run: Run, part: str) -> bool:
     """Whether the noise of a part is in what honest clients send as it was drawn.
 
-    Behind it they choose coordinates or round, which leaves it there. Any other stage, such as one that clips, may make
-    it less, and nobody can say by how much.
+    Behind it they choose coordinates or round, which leaves it there if rounding does not clip. Any other stage, such
+    as one that clips, may make it less, and nobody can say by how much.
     """
     stages, (kind, _, number) = run.exchange.client_stages.stages, part.partition(".")
     behind = range(int(number) + 1 if kind == "client" else 0, len(stages))

@@ -180,23 +180,27 @@ class Sums:
     def in_short(self) -> str:
         """The line that matters: how often a row is open to those that are feared, or to one where nobody is."""
         fewest, asked = self.fewest, max(0, min(self.feared or 1, self._trained - 1))
-        if fewest == 0:
+        if self.over(0)[0] == 1:
             return "every client's row is open to the server, and nobody need help it"
         most = "up to " * (len({some.empty for some in self.alike}) > 1)
-        beside = f", beside {most}{counted(self.empty, 'client')} without samples" * bool(self.empty)
+        noisy = ", whose noise is all that hides it" * any(
+            one.trained < 2 for some in self.alike for one in some.buffers
+        )
+        beside = f", beside {most}{counted(self.empty, 'client')} without samples{noisy}" * bool(self.empty)
         if fewest is None:
             return f"no number of colluding clients{beside} opens a row to the server: no buffer opens"
         fewer = ", and not with fewer" * (asked < fewest and self.all_told)
-        number, few = max(asked, fewest), f"{fewer}{beside}"
+        number = max(asked, fewest) if fewest else min(self.feared, asked)
+        help_ = f"with {counted(number, 'colluding client')}" if number else "with nobody's help"
         untold = "; who drew no samples in a round is not told: with them fewer do, and more often" * (
             not self.all_told
         )
         a_round, ever = self.over(number)
         worst = ", the worst of them," * (len(self.alike) > 1)
         return (
-            f"a client's row is open to the server with {counted(number, 'colluding client')}{few}: in a "
-            f"round{worst} with a chance of {percent(a_round)}; at least once in {counted(self.rounds, 'round')} with "
-            f"a chance of {percent(ever)}{untold}"
+            f"a client's row is open to the server {help_}{fewer}{beside}: in a round{worst} with a chance of "
+            f"{percent(a_round)}; at least once in {counted(self.rounds, 'round')} with a chance of {percent(ever)}"
+            f"{untold}"
         )
 
     @property

@@ -1,11 +1,13 @@
-"""Untrained: who takes part in a round and does not train in it. Her row tells nothing of data, so it hides nobody.
+"""Untrained: who takes part in a round and trains on nothing. Her row tells nothing of data, so it hides nobody.
 
-She has no samples, or her batches of the round are empty and her steps have no noise. The plan tells who it is. In a
-sealed view, which has none, nobody is known: :func:`all_told` says whether there can be some.
+She has no samples, or her batches of the round are empty. Where steps have noise her row is noise, which is all that it
+hides another one behind. The plan tells who it is. In a sealed view, which has none, nobody is known: :func:`all_told`
+says whether there can be some.
 """
 
 from __future__ import annotations
 
+from fuaudit.plans.availability import always_draws
 from fuaudit.runs.run import Run
 
 
@@ -16,11 +18,22 @@ def untrained(run: Run, number: int) -> frozenset[int]:
     """
     if run.sealed or run.exchange.counts_all(run.law):
         return frozenset()
-    cohort, samples = run.participation["cohorts"][number - 1], run.populations[-1].samples
-    without = {client for client in cohort if not samples.get(client)}
-    if not run.exchange.trains_all(run.law):
-        without |= {client for client in cohort if not _draws_some(run, number, client)}
-    return frozenset(without)
+    return _without_samples(run, number) if run.exchange.trains_all(run.law) else hiding_nobody(run, number)
+
+
+def hiding_nobody(run: Run, number: int) -> frozenset[int]:
+    """The clients of a round whose rows tell nothing of data: they have no samples, or drew none, with noise or not."""
+    if run.sealed or always_draws(run.law):
+        return _without_samples(run, number)
+    cohort = run.participation["cohorts"][number - 1]
+    return _without_samples(run, number) | {client for client in cohort if not _draws_some(run, number, client)}
+
+
+def _without_samples(run: Run, number: int) -> frozenset[int]:
+    if run.sealed:
+        return frozenset()
+    samples = run.populations[-1].samples
+    return frozenset(client for client in run.participation["cohorts"][number - 1] if not samples.get(client))
 
 
 def _draws_some(run: Run, number: int, client: int) -> bool:
@@ -28,18 +41,11 @@ def _draws_some(run: Run, number: int, client: int) -> bool:
     return any(run.plan.batch(number, step, client, 0) for step in range(1, run.law.steps + 1))
 
 
-def hiding_nobody(run: Run, number: int) -> frozenset[int]:
-    """Those, and whoever has no samples: a row that is noise alone may count, and hides no more than its noise does."""
-    if run.sealed:
-        return frozenset()
-    return untrained(run, number) | run.emptied.intersection(run.participation["cohorts"][number - 1])
-
-
 def all_told(run: Run) -> bool:
     """Whether a run tells of everybody who is without samples in a round.
 
     A sealed view tells of nobody. It is enough where there is nobody: training deals samples to all, no request named
-    samples, and each participant with samples trains.
+    samples, and each participant with samples draws some.
     """
     named = any(request.samples for request in run.requests)
-    return not run.sealed or (run.exchange.trains_all(run.law) and not named)
+    return not run.sealed or (always_draws(run.law) and not named)

@@ -26,7 +26,7 @@ class Buffer:
     Attributes:
         size: n, how many participations the lot puts into it, from 1.
         smallest: from how many rows on it is opened; n where it has to be complete, more where it never is.
-        trained: how many of these are of clients with samples at least.
+        trained: how many of these are of clients with samples at least; 1 where the noise of others counts as a row.
     """
 
     size: int
@@ -71,7 +71,8 @@ def partners_needed(suite: str | None, buffer: Buffer) -> int:
 def exposed(suite: str | None, buffers: Sequence[Buffer], colluders: int, empty: int = 0) -> Fraction:
     """With which chance the row of an honest client who takes part is open to the server in a round.
 
-    Who has no samples hides nobody: her row is known. She counts in no sum, and nobody has secrets of hers.
+    Who has no samples hides nobody: her row is taken as known, also where it is noise. She counts in no sum, but for
+    noise, and nobody has secrets of hers.
 
     Args:
         buffers: those of the round, m participations of m clients in all.
@@ -101,7 +102,8 @@ def _opened(suite: str | None, buffer: Buffer, others: int, colluders: int, empt
         comb(colluders, bad) * comb(empty, known) * comb(honest, partners - bad - known)
         for bad in range(partners + 1)
         for known in range(partners - bad + 1)
-        if bad >= needed or (bad + known >= few - 1 >= 1 and bad >= buffer.trained - 1)
+        if (bad >= needed and buffer.size - known >= buffer.trained)
+        or (bad + known >= few - 1 >= 1 and bad >= buffer.trained - 1)
     )
     return Fraction(ways, comb(others, partners))
 
@@ -117,7 +119,7 @@ def within_all(chances: Iterable[tuple[Fraction, int]]) -> float:
         if rounds and float(chance) == 1:
             return 1.0
         never += rounds and rounds * log1p(-float(chance))
-    return -expm1(never)
+    return 0.0 - expm1(never)  # never -0.0
 
 
 def meeting(buffers: Sequence[Buffer]) -> Fraction:

@@ -28,9 +28,9 @@ ERASE_WHOLE = (
 def buffers_in(exchange: Exchange, law: Law, suite: str | None, places: int) -> tuple[Buffer, ...]:
     """The buffers of a round of so many participations; none where the transport says nothing of them.
 
-    Where everybody counts, see :meth:`~.exchange.Exchange.counts_all`, some of those behind a sum can be noise alone.
+    Where everybody counts, see :meth:`~.exchange.Exchange.counts_all`, all but one behind a sum can be noise alone.
     """
-    trained = 2 if exchange.counts_all(law) else says(exchange.transport, "least_trained")
+    trained = 1 if exchange.counts_all(law) else says(exchange.transport, "least_trained")
     return buffers_under(suite, exchange.buffers(places), trained) if places else ()
 
 

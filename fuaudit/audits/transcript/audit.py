@@ -21,6 +21,7 @@ from fuaudit.audits.transcript.events import wrong_events
 from fuaudit.audits.transcript.known import (
     known_of,
     left_alone,
+    noise_alone,
     told_rounds,
     wrong_cohorts,
     wrong_counts,
@@ -33,6 +34,7 @@ from fuaudit.audits.transcript.left_out import left_out
 from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
 from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
+from fuaudit.plans.availability import always_draws
 from fuaudit.runs.layout import MODEL, RECORDED
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
@@ -89,8 +91,8 @@ SAMPLES_GONE = (
 BATCHES_TOLD = (
     "Two clients at least of every opened sum drew samples, and three of one that alone was opened or that a rule can "
     "publish: batches of the config's law can be empty, and whose were a view does not tell. Who drew none sends "
-    "nothing of data and hides nobody: a sum of hers with one other client is the other's row, and two others have "
-    "each other's."
+    "nothing of data, but for noise, and hides nobody: a sum of hers with one other client is the other's row, and two "
+    "others have each other's."
 )
 CONTEXTS_TOLD = (
     "Contexts of requests that name samples are those of these requests: they are hashes over places of samples, which "
@@ -128,6 +130,11 @@ UNPLAYED = (
 ALONE = (
     "Where one sum of two clients is all that was opened of a round, as in {} (the first is round {}, with clients "
     "{}), these clients keep to themselves what the model tells them: each has her own row, and so the other's."
+)
+NOISE_ALONE = (
+    "Noise is enough to hide a row: in {} that were opened (the first in round {}, of clients {}) one client at most "
+    "has samples or drew some, and what the others sent is noise alone. An account tells how much that hides, and "
+    "exposure takes it for nothing."
 )
 SOME = 10
 """How many things that are wrong a finding names."""
@@ -274,7 +281,7 @@ def _of_view(
         *[COLUMNS_TOLD] * case.run.exchange.agrees,
         *sizes_told(case.run),
         *filter(None, [exported(case.run).trusts]),
-        *[] if case.run.exchange.trains_all(case.run.law) else [BATCHES_TOLD],
+        *[] if always_draws(case.run.law) else [BATCHES_TOLD],
         *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
     )
 
@@ -301,6 +308,9 @@ def _on_unplayed(run: Run, checked: Checked) -> list[str]:
     if alone := left_alone(run, checked):
         number, members = alone[0]
         found.append(ALONE.format(counted(len(alone), "round"), number, ", ".join(map(str, members))))
+    if noisy := noise_alone(run, checked):
+        number, members = noisy[0]
+        found.append(NOISE_ALONE.format(counted(len(noisy), "sum"), number, ", ".join(map(str, members))))
     return found
 
 

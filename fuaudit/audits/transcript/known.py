@@ -89,6 +89,21 @@ def left_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
     return [(number, members) for number, members in alone if len({*members} - hiding_nobody(run, number)) <= 2]
 
 
+def noise_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]:
+    """Rounds and clients of sums that were opened, in which one client at most has data: other rows are noise alone.
+
+    Where noise does not count, such a sum is wrong: see :func:`wrong_opened`.
+    """
+    if not run.exchange.counts_all(run.law):
+        return []
+    rounds = {event["round"]: hiding_nobody(run, event["round"]) for event in told_rounds(run)}
+    return [
+        (number, one.members)
+        for (number, _), one in sorted(checked.opened.items())
+        if len({*one.members} - rounds.get(number, frozenset())) < 2
+    ]
+
+
 def wrong_opened(run: Run, checked: Checked) -> Iterator[Wrong]:
     """Sums that were opened though at most one of their clients trains: such a sum is her row.
 
