@@ -131,7 +131,9 @@ def settings(data: Path | None, rounds: int | None) -> Iterator[Setting]:
     if data:
         tables = tomllib.loads((ROOT / "examples" / "mnist-fats.toml").read_text())
         tables["learner"] |= {"rounds": rounds} if rounds else {}
-        yield Setting(f"MNIST, 300 clients, {tables['learner']['rounds']} rounds", tables, timed=True, data=data)
+        name = f"MNIST, 300 clients, {tables['learner']['rounds']} rounds"
+        yield Setting(name, tables, timed=True, data=data)
+        yield Setting(f"{name}, by the whole spec", tables, timed=True, audits=(), data=data)
     yield Setting("2,000 rounds, 1,000 clients", LONG, timed=True)
     yield Setting("the demo, by the whole spec", CONFIG, timed=True, audits=(), budget=None)
     yield Setting("nothing was done (noop)", CONFIG, method="noop", audits=SAMPLING, budget=64)
