@@ -370,7 +370,8 @@ def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
     for table, stage in server if sums else server[merged:]:
         looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
         # how many clients there are in all is public, and who stands where is not told behind sums
-        looking += [f"{table['use']!r} asks how many samples are behind it ('mean' does not)"] * ("samples" in says(stage, "depends_on"))
+        asking = f"{table['use']!r} asks how many samples are behind it ('mean' does not)"
+        looking += [asking] * ("samples" in says(stage, "depends_on"))
     return [f"behind sums nobody sees a client's row, but {why}" for why in looking]
 
 
