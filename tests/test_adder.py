@@ -288,7 +288,7 @@ def test_a_reader_that_somebody_ends_blames_nobody(one, monkeypatch):
 
     monkeypatch.setattr(one, "_asked", broken)
     assert one.sums({0: GOOD[:1], 1: GOOD[1:2]}) == due
-    assert kinds == [adding.SUM, adding.READ, adding.READ, adding.READ, adding.SUM]
+    assert kinds == [adding.SUM, adding.READ, adding.READ, adding.READ, adding.OPEN, adding.SUM]
 
 
 def test_a_machine_that_ends_every_sum_is_no_clients_doing(one, monkeypatch):
@@ -297,6 +297,17 @@ def test_a_machine_that_ends_every_sum_is_no_clients_doing(one, monkeypatch):
     with pytest.raises(RefusedError, match="gives no sum, and reads each of them") as caught:
         one.sums({0: GOOD[:1], 1: GOOD[1:2]})
     assert (caught.value.blamed, caught.value.reason) == (None, "broke")
+
+
+def test_a_sum_that_fails_where_known_ones_do_not_is_of_wrong_ciphertexts(one, monkeypatch):
+    """Whatever it is: the machine adds as many others. "Broke" would say that nothing is known of what was sent."""
+    asked, theirs = one._asked, (GOOD[0], GOOD[1])
+    monkeypatch.setattr(
+        one, "_asked", lambda parts, kind: None if kind != adding.READ and theirs[0] in parts else asked(parts, kind)
+    )
+    with pytest.raises(RefusedError, match="give no sum, and as many that are known to be right do") as caught:
+        one.sums({0: GOOD[:1], 1: GOOD[1:2]})
+    assert (caught.value.blamed, caught.value.reason) == (None, "wrong")
 
 
 def test_a_process_that_cannot_be_started_leaves_nothing_open(monkeypatch):

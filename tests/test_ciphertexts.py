@@ -148,6 +148,12 @@ def beyond_its_modulus(keys):
     return bfv._vector(found)
 
 
+def with_sizes(vector, sizes):
+    """TenSEAL reads it, and writes sums that begin with it with all of these sizes."""
+    packed = b"".join(map(bfv._varint, sizes))
+    return b"\x0a" + bfv._varint(len(packed)) + packed + vector[len(bfv.VECTOR) - 1 :]
+
+
 WRONG = {
     "nothing": lambda _: b"",
     "cut off": lambda keys: made_of(one_of(keys))[:-1],
@@ -161,6 +167,8 @@ WRONG = {
     "transparent": transparent,
     "a coefficient too large": beyond_its_modulus,
     "fewer slots": lambda keys: b"\x0a\x02\x80\x10" + made_of(one_of(keys))[4:],
+    "slots of several vectors": lambda keys: with_sizes(made_of(one_of(keys)), [SLOTS, *[0] * 300]),
+    "a field twice": lambda keys: bfv.VECTOR[:-1] + made_of(one_of(keys)),
     "two ciphertexts": lambda keys: made_of(one_of(keys)) + made_of(one_of(keys))[4:],
     "the public key": lambda keys: bfv._vector(keys.public),
     "a plaintext": lambda _: made_of(seal.Plaintext("1x^1")),

@@ -1,5 +1,6 @@
 """Sealed views: what the server may be given of a run is opened and verified, and shows no more than it can."""
 
+import itertools
 import json
 import shlex
 import shutil
@@ -50,6 +51,8 @@ from fuaudit.runs.manifest import digest_of_files, entry_of, manifest_bytes
 from fuaudit.runs.neighbours import neighbours
 from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.transcripts import chain_of
+from fuaudit.secure import adder
+from fuaudit.secure.adder import end_all
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
 from fuaudit.secure.receipts import Receipt
@@ -1054,6 +1057,56 @@ def test_what_seal_proposes_passes_and_compares_all_that_it_was_given(whole, tmp
     assert fuaudit(*words, "--key", AUDIT_KEY.hex())[0] == 1
     others = [word if len(word) != 64 else "ab" * 32 for word in words]
     assert fuaudit(*others[:-2], "--key", AUDIT_KEY.hex())[0] == 1
+
+
+@pytest.fixture
+def first_round_unmade(monkeypatch):
+    """A machine on which no process that adds can be started, until two sums were asked for."""
+    started, count = adder.started, itertools.count()
+
+    def failing(*given):
+        if next(count) < 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return started(*given)
+
+    end_all()
+    monkeypatch.setattr(adder, "started", failing)
+    yield
+    end_all()
+
+
+def test_a_sum_that_was_not_made_again_hides_no_other_round(copied, first_round_unmade):
+    view = copied("bfv+mask")
+    found = looked_at(view)
+    assert (found.verdict, [line[:7] for line in found.details]) == ("INCONCLUSIVE", ["round 1"] * 2)
+
+
+def test_the_model_of_another_round_is_a_fail_all_the_same(copied, first_round_unmade):
+    """INCONCLUSIVE was said of all of it: whoever made one sum break off could store what he liked."""
+    view = copied("bfv+mask")
+    vector, state = view.checkpoint(2)
+    found = looked_at(holding(view, 2, 2 * vector, state))
+    assert (found.verdict, found.shows) == (
+        "FAIL", "Stored models are not those that the sums make which the messages opened.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("suite", "step"), [("bfv", "send"), ("bfv+mask", "announce"), ("mask", "send")])
+def test_a_client_who_was_left_out_of_a_sum_is_found(tmp_path, suite, step, monkeypatch):
+    """Three of four suffice, and all answer in a training: here the server left one out, and divided by three."""
+    tables = FEDAVG | {"transport": {"use": "secure-sum", "size": 4, "smallest": 3}}
+    opened, mean_of = Suite.opened, WholeSums.mean_of
+
+    def without_one(self, rows, bits, clients, **more):
+        return opened(self, rows, bits, clients, **more | {"absent": {clients[0]: step}})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Suite, "opened", without_one)
+        patch.setattr(WholeSums, "mean_of", lambda self, total, _, like: mean_of(self, total, 3, like))
+        run = trained(tmp_path / "run", tables, suite)
+    for found in (looked_at(seal(run, tmp_path / "view")), examined(run, data=False)):
+        assert found.verdict == "FAIL"
+        assert "was opened, of a buffer of 4: all answer, or a training ends" in found.details[0]
 
 
 def test_a_seal_that_breaks_off_leaves_nothing(whole, tmp_path, monkeypatch):

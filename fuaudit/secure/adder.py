@@ -84,6 +84,12 @@ class Adder:
                 return found
             self._require_read(clients, parts)
             self._require_hidden(clients, parts)
+        self.end(0)
+        if self._asked([bfv.specimen(self._ring)] * len(parts), SUM) is not None:
+            raise RefusedError(
+                "ciphertexts that were sent give no sum, and as many that are known to be right do",
+                "Nobody can be blamed: each can be read. The buffer is discarded.",
+            )
         raise RefusedError(
             "the process that adds ciphertexts gives no sum, and reads each of them",
             "Nobody can be blamed. The buffer is discarded; see whether memory is short.",

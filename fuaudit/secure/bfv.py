@@ -199,6 +199,12 @@ def _varint(number: int) -> bytes:
     return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
 
 
+def _is_vector(content: bytes) -> bool:
+    """Whether bytes have the one form of :func:`_vector`."""
+    rest = content.removeprefix(VECTOR)
+    return any(_vector(rest[length:]) == content for length in range(1, 5))
+
+
 VECTOR = b"\x0a\x02" + _varint(SLOTS) + b"\x12"
 """How a vector of all slots begins."""
 
@@ -215,6 +221,8 @@ def parsed(context: Context, ciphertext: bytes) -> Ciphertext:
 
     if len(ciphertext) > CIPHERTEXT_BYTES:
         raise RefusedError(f"a ciphertext has {len(ciphertext)} bytes, above {CIPHERTEXT_BYTES}")
+    if not _is_vector(ciphertext):  # TenSEAL reads other forms, of which a sum can have any number of bytes
+        raise RefusedError("bytes that were sent are no ciphertext of these terms")
     try:
         vector = tenseal.bfv_vector_from(context, ciphertext)
         (part,) = vector.ciphertext()

@@ -169,6 +169,15 @@ class Checked:
         """What was opened in a round, by ascending buffers."""
         return self._opened.get(number, ())
 
+    @property
+    def unmade_at(self) -> frozenset[tuple[int, int]]:
+        """Rounds and buffers of which nothing is known."""
+        return frozenset((number, buffer) for number, buffer, _ in self.unmade)
+
+    def is_made(self, number: int) -> bool:
+        """Whether every sum of a round was made again, as far as it was told."""
+        return all(number != unmade for unmade, _, _ in self.unmade)
+
     def unplayed_of(self, number: int) -> Sequence[tuple[int, ...]]:
         """The members of the buffers of a round that were drawn, and of which no sum was told."""
         return self._unplayed.get(number, ())

@@ -102,7 +102,9 @@ def _answer(part: object, method: str, kind: Kind, arguments: tuple[Any, ...]) -
         raise  # of another part that this one asked: it says of which
     except FuauditError as error:
         told = f"{_who(part, method, arguments)} says: {error.args[0]}{line_of(part, error)}"
-        raise type(error)(told, error.hint) from error
+        named = type(error)(told, error.hint)
+        vars(named).update(vars(error))  # whom it blames, and why
+        raise named from error
     except (Exception, SystemExit) as error:
         raise PluginError(f"{_who(part, method, arguments)} raised {error!r}{line_of(part, error)}") from error
     if not kind.holds(answer):

@@ -29,6 +29,7 @@ from fuaudit.audits.transcript.known import (
     wrong_failures,
     wrong_opened,
     wrong_rule,
+    wrong_silence,
 )
 from fuaudit.audits.transcript.left_out import left_out
 from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
@@ -182,16 +183,14 @@ class Transcript:
             )
 
         counts = () if checked.unread else (*wrong_counts(run, checked),)
-        counts += (*wrong_opened(run, checked), *wrong_failures(run, checked))
+        counts += (*wrong_opened(run, checked), *wrong_silence(run, checked), *wrong_failures(run, checked))
         rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
         if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG
             return finding(Verdict.FAIL, shows, _told(wrong))
-        if checked.unmade:
-            return finding(Verdict.INCONCLUSIVE, UNMADE, _broken_off(checked))
         if checked.unread:
             return finding(Verdict.NOT_APPLICABLE, GONE)
-        half = served(run, checked)
+        half = served(run, checked)  # of rounds whose sums were made again
         if half.failed:
             return finding(Verdict.FAIL, WRONG, _told(half.opened_for_nothing))
         if run.sealed and (said := _said_wrong(run, checked)) is not None:
@@ -199,18 +198,20 @@ class Transcript:
         if half.others:
             elsewhere, trusted = _platforms(case, half)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
-            more = [] if made is None else [*other_sums(checked.opened, made)]
+            more = [] if made is None else [*other_sums(checked.opened, made, checked.unmade_at)]
             return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.wrong, *more])], *trusted)
-        if run.sealed:
+        if run.sealed and not checked.unmade:
             return _of_view(case, checked, half, anchor, finding)
-        if made is None:
+        if made is None and not checked.unmade:
             shows = NO_ROWS if half.missing else SERVED_ALONE
             return finding(Verdict.INCONCLUSIVE, shows, [*filter(None, [half.missing]), missing])
-        if wrong := [*other_sums(checked.opened, made)]:
+        if wrong := [] if made is None else [*other_sums(checked.opened, made, checked.unmade_at)]:
             shows = "Sums that were opened, or models that were made of them, are not those of the clients' rows."
             if elsewhere := case.rerun.elsewhere(run):
                 return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
             return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
+        if checked.unmade:
+            return finding(Verdict.INCONCLUSIVE, UNMADE, _broken_off(checked))
         if why := _left_open(case, checked, anchor):
             return finding(Verdict.INCONCLUSIVE, why)
         return finding(

@@ -120,6 +120,28 @@ def wrong_opened(run: Run, checked: Checked) -> Iterator[Wrong]:
             yield Wrong("sum", told, number, buffer)
 
 
+def wrong_silence(run: Run, checked: Checked) -> Iterator[Wrong]:
+    """Sums without a client of their buffer, though a ledger has no word for who was silent.
+
+    The parties of a training all answer, or it ends. So the server of another one left her out, and the fewer are in a
+    sum the more it tells. It is not asked where a view does not tell who takes part.
+    """
+    if not offers(run.exchange.transport, "buffers") or (run.sealed and not run.signatories.ends):
+        return
+    cohort = cohort_of(run)
+    for event in told_rounds(run):
+        number = event["round"]
+        places = len({*cohort(number)})
+        sizes = run.exchange.buffers(places) if places else []
+        for buffer, (size, _) in enumerate(sizes):
+            one = checked.opened.get((number, buffer))
+            if one is not None and len(one.members) < size:
+                told = (
+                    f"a sum of clients {one.members} was opened, of a buffer of {size}: all answer, or a training ends"
+                )
+                yield Wrong("sum", told, number, buffer)
+
+
 def wrong_draws(run: Run) -> Iterator[Wrong]:
     """Own rounds that draw with keys from before the last request, and draws of one request over clients of another.
 
@@ -253,14 +275,13 @@ def wrong_counts(run: Run, checked: Checked) -> Iterator[Wrong]:
     Where a sum of a round was not made again, nobody knows how many it has.
     """
     executed = {event["round"] for event in told_rounds(run)}
-    unknown = {number for number, _, _ in checked.unmade}
     for at in checked.discarded:
         if at[0] in executed:
             yield Wrong("sum", "a buffer was tried and not opened, and the training went on: an honest one ends", *at)
     for event in told_rounds(run):
         number, opened = event["round"], len(checked.opened_of(event["round"]))
         told = _summed(event.get("told", ()))
-        if opened != told and number not in unknown:
+        if opened != told and checked.is_made(number):
             yield Wrong("sum", f"{opened} sums were opened, and the ledger tells of {told}", number)
 
 
@@ -271,9 +292,9 @@ def wrong_failures(run: Run, checked: Checked) -> Iterator[Wrong]:
     buffers the ledger suspects. Neither rows nor seeds are needed for that.
     """
     for event in told_rounds(run):
-        number, opened = event["round"], sum(at[0] == event["round"] for at in checked.opened)
+        number, opened = event["round"], len(checked.opened_of(event["round"]))
         suspects = sum((one["kind"], one["part"]) == ("suspected", TRANSPORT) for one in event.get("told", ()))
-        if opened and must_fail(run.exchange, opened, suspects):
+        if opened and checked.is_made(number) and must_fail(run.exchange, opened, suspects):
             yield Wrong("sum", FOR_NOTHING, number)
 
 

@@ -82,6 +82,8 @@ def served(run: Run, checked: Checked) -> ServerHalf:
     failed = list[int]()
     for event in told_rounds(run):
         number = event["round"]
+        if not checked.is_made(number):
+            continue
         opened = checked.opened_of(number)
         stored, columns = _kept(*run.checkpoint(number)), checked.columns.get(number)
         if columns is not None and columns[-1] >= len(stored[""]):
