@@ -118,8 +118,9 @@ class Training:
         return Lot(CONTEXT, number, tuple(self.keys), tuple(self.keys.values()))
 
     def sizes(self):
-        """The buffers of each round, where they need not be complete."""
-        return None if self.smallest is None else lambda _: [Buffer(self.clients, self.smallest)] * self.clients
+        """The buffers of each round, where they need not be complete; there is room for eight clients in one."""
+        own = [Buffer(self.clients, self.smallest or 0)] * self.clients
+        return None if self.smallest is None else lambda _: [*own, Buffer(8, 8)]
 
     def known(self, kept=None, **others):
         """What a checker knows; heads are those of a transcript."""

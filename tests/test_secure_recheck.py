@@ -522,10 +522,10 @@ def test_terms_that_open_with_fewer_than_agreed():
     made.rounds = 1
     made.smallest = 3
     made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {}, made.kept.transcript.record)
-    for sizes in (None, lambda _: [Buffer(4, 4)], lambda _: [Buffer(4, 4), Buffer(4, 3)]):
+    for sizes in (None, lambda _: [Buffer(4, 4), Buffer(8, 8)], lambda _: [Buffer(4, 4), Buffer(4, 3), Buffer(8, 8)]):
         checked = made.checked(sizes=sizes, ends={}, buffers=None)
         assert [one.sentence for one in checked.wrong] == ["the terms have another fewest rows than this training"]
-    assert not made.checked(sizes=lambda number: {1: [Buffer(4, 3)]}[number], ends={}, buffers=None).wrong
+    assert not made.checked(sizes=lambda number: {1: [Buffer(4, 3), Buffer(8, 8)]}[number], ends={}, buffers=None).wrong
 
 
 def test_keys_of_others_than_the_roster(made):
@@ -672,7 +672,7 @@ FAULTS = {
 def by(made, add, messages=None):
     """What a transcript shows to a checker with this adder."""
     kept = written(messages or made.kept.messages())
-    return room.recheck(kept.content, kept.bodies.get, made.known(kept), add)
+    return rechecked(kept.content, kept.bodies.get, made.known(kept), add)
 
 
 @pytest.mark.parametrize("suite", KEYED)

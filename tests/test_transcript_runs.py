@@ -277,7 +277,7 @@ def test_parties_open_from_as_many_rows_as_the_config_says(tmp_path, suite):
     """As exposure says it, and as a sealed view shows it."""
     run = trained(tmp_path / "run", FEW, suite)
     assert {terms_of(one).smallest for one in messages(run) if one.step == "terms"} == {3}
-    assert buffers_of(run) == (Buffer(4, 3),)
+    assert buffers_of(run) == (Buffer(4, 3, 3),)
     for one in (run, seal(run, tmp_path / "view")):
         found = examined(one, data=one is run)
         assert found.verdict == "PASS", found.details
