@@ -183,7 +183,7 @@ class Transcript:
             )
 
         counts = () if checked.unread else (*wrong_counts(run, checked),)
-        counts += (*wrong_opened(run, checked), *wrong_silence(run, checked), *wrong_failures(run, checked))
+        counts += (*wrong_opened(run, checked), *wrong_silence(known, checked), *wrong_failures(run, checked))
         rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
         if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
             shows = anchor.text if lost else WRONG

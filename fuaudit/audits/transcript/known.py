@@ -120,26 +120,17 @@ def wrong_opened(run: Run, checked: Checked) -> Iterator[Wrong]:
             yield Wrong("sum", told, number, buffer)
 
 
-def wrong_silence(run: Run, checked: Checked) -> Iterator[Wrong]:
+def wrong_silence(known: Known, checked: Checked) -> Iterator[Wrong]:
     """Sums without a client of their buffer, though a ledger has no word for who was silent.
 
     The parties of a training all answer, or it ends. So the server of another one left her out, and the fewer are in a
-    sum the more it tells. It is not asked where a view does not tell who takes part.
+    sum the more it tells. It is not asked where nobody knows how large buffers are.
     """
-    if not offers(run.exchange.transport, "buffers") or (run.sealed and not run.signatories.ends):
-        return
-    cohort = cohort_of(run)
-    for event in told_rounds(run):
-        number = event["round"]
-        places = len({*cohort(number)})
-        sizes = run.exchange.buffers(places) if places else []
-        for buffer, (size, _) in enumerate(sizes):
-            one = checked.opened.get((number, buffer))
-            if one is not None and len(one.members) < size:
-                told = (
-                    f"a sum of clients {one.members} was opened, of a buffer of {size}: all answer, or a training ends"
-                )
-                yield Wrong("sum", told, number, buffer)
+    for (number, buffer), one in sorted(checked.opened.items()):
+        sizes = known.sizes(number) if known.sizes else ()
+        if buffer < len(sizes) and len(one.members) < (size := sizes[buffer].size):
+            told = f"a sum of clients {one.members} was opened, of a buffer of {size}: all answer, or a training ends"
+            yield Wrong("sum", told, number, buffer)
 
 
 def wrong_draws(run: Run) -> Iterator[Wrong]:
