@@ -58,12 +58,11 @@ def pair_masks(
 
     Of each pair the one with the lower id adds what the other subtracts. ``numbers`` makes the mask of a key.
     """
-    masks = []
+    total = np.zeros((), dtype=np.int64)
     for peer, public in sorted(peers.items()):
         low, high = sorted((client, peer))
         mask = numbers(pair_key(own.shared(peer, public), b"mask", low, high, agreed))
-        masks.append(mask if client == low else -mask)
-    total: Ints = np.sum(masks, axis=0, dtype=np.int64)
+        total = total + mask if client == low else total - mask
     return total
 
 

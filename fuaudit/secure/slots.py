@@ -33,8 +33,9 @@ def packed(values: Ints, layout: Layout) -> Ints:
     slots = layout.ciphertexts(len(values)) * (SLOTS - CHECKS)
     fields = np.zeros(slots * layout.fields, dtype=np.int64)
     fields[: len(values)] = values
-    shifts = np.arange(layout.fields, dtype=np.int64) * layout.width
-    whole: Ints = (fields.reshape(slots, layout.fields) << shifts).sum(axis=1)
+    whole = np.zeros(slots, dtype=np.int64)
+    for number, field in enumerate(fields.reshape(slots, layout.fields).T):
+        whole |= field << (number * layout.width)
     return whole.reshape(-1, SLOTS - CHECKS)
 
 

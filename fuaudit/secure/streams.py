@@ -112,7 +112,7 @@ def stream(key: bytes, size: int) -> bytes:
 
 def words(key: bytes, count: int) -> Words:
     """Uniform words of 64 bits, ``(count,)``."""
-    return np.frombuffer(stream(key, 8 * count), dtype="<u8").astype(np.uint64)
+    return np.frombuffer(stream(key, 8 * count), dtype="<u8").astype(np.uint64, copy=False)
 
 
 def below(modulus: int, key: bytes, count: int) -> Ints:
@@ -124,7 +124,8 @@ def below(modulus: int, key: bytes, count: int) -> Ints:
     mask, drawn = np.uint64((1 << modulus.bit_length()) - 1), count + 16
     while True:
         found = words(key, drawn) & mask
-        found = found[found < modulus]
+        if found.max() >= modulus:  # seldom, where the modulus is close to a power of two
+            found = found[found < modulus]
         if len(found) >= count:
-            return found[:count].astype(np.int64)
+            return found[:count].view(np.int64)
         drawn *= 2  # the first words of many are those of few, so it starts with the same numbers
