@@ -483,9 +483,7 @@ def test_a_round_that_is_left_out_must_leave_the_model_as_it_was(copied):
     view = sealed_again(view.path, silent)
     found = looked_at(view)
     assert (found.verdict, [line[:12] for line in found.details]) == ("FAIL", ["round 2, lot"])
-    assert served(view, _checked(view, known_of(view, None))).others == (
-        2,
-    )  # as of a law whose rounds may have no clients
+    assert served(view, _checked(view, known_of(view))).others == (2,)  # as of a law whose rounds may have no clients
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -673,7 +671,7 @@ def test_a_round_of_a_config_that_draws_clients_is_not_left_out(of_all, tmp_path
 def test_clients_of_a_config_that_draws_all_are_not_left_out(of_all, tmp_path):
     run, view = of_all
     view, signers, out = load_run(shutil.copytree(view.path, tmp_path / "view")), parties(run), []
-    known = known_of(run, None)
+    known = known_of(run)
     for number in (1, 2):
         told = [one for one in messages(run) if one.round == number]
         lot = Lot(known.context, number, (0, 1), (known.clients[0], known.clients[1]))

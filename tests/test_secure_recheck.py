@@ -869,6 +869,43 @@ def test_a_buffer_of_which_enough_was_unmasked_was_not_discarded():
         assert [one.kind for one in checked.wrong] == ["sum"] * wrong
 
 
+def test_a_row_in_the_open_that_is_none_is_discarded_by_an_honest_server(trainings):
+    """All of it came, and nobody adds it up: its client signed a value outside its field."""
+    made = trainings["plain"]
+    honest = made.kept.messages()
+    for value, wrong in ((2047, ["sum"]), (2048, [])):
+        row = np.full(COLUMNS, value)
+        other = [
+            Message.signed("send", 0, row.astype("<i4").tobytes(), told(honest)[1], made.signers.clients[0])
+            if (one.step, one.sender) == ("send", 0)
+            else one
+            for one in ended_by_a_discard(made)
+        ]
+        checked = made.checked(written(other))
+        assert [one.kind for one in checked.wrong] == wrong
+        assert checked.discarded == ((1, 0),)
+
+
+def test_a_client_who_signs_a_wrong_share_is_named_and_the_sum_is_made_without_it():
+    made = Training("mask", rounds=0, clients=4)
+    made.rounds, record = 1, made.kept.transcript.record
+    rows = rows_of(4, COLUMNS)
+    made.open(rows, (0, 1, 2, 3), (1, 0), {}, record)
+    honest, free = made.kept.messages(), {"ends": {}, "buffers": None}
+    assert not made.checked(written(honest), **free).liars
+    body = next(one.body for one in honest if (one.step, one.sender) == ("unmask", 2))
+    wrong = body[:-1] + bytes([body[-1] ^ 1])
+    other = [
+        Message.signed("unmask", 2, wrong, told(honest)[1], made.signers.clients[2])
+        if (one.step, one.sender) == ("unmask", 2)
+        else one
+        for one in honest
+    ]
+    checked = made.checked(written(other), **free)
+    assert (checked.wrong, [*checked.liars]) == ((), [(1, 0, 2)])
+    assert checked.opened[1, 0].sums.tolist() == rows.sum(axis=0).tolist()
+
+
 @pytest.mark.parametrize("suite", KEYED)
 def test_what_a_key_holder_did_with_a_signed_sum_is_its_word(trainings, suite):
     made = trainings[suite]

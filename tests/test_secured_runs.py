@@ -325,12 +325,18 @@ class Foreign:
     """A transport of another package, as it was written before there was ``summable``."""
 
     shows = "sums"
+    draws = True
 
     def deliver(self, rows, context):
         raise AssertionError("nothing is delivered")
 
     def secured(self, suite, before, books, apart):
         return SecureSum(3).secured(suite, before, books, apart)
+
+    def buffers(self, places):
+        raise AssertionError("nobody is summed")
+
+    members = buffers
 
 
 @dataclass(frozen=True)

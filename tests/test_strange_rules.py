@@ -85,7 +85,7 @@ def test_how_many_clients_there_are_is_known_behind_sums(tmp_path):
     parent = trained(tmp_path / "parent", {"use": "by-members"}, "plain", NOISY)
     child = unlearn(parent, "retrain", Request.of([0]), tmp_path / "child", data=tiny_dataset())
     for run in (parent, child, seal(parent, tmp_path / "view"), seal(child, tmp_path / "childs-view")):
-        found = served(run, _checked(run, known_of(run, None)))
+        found = served(run, _checked(run, known_of(run)))
         assert (found.others, found.missing) == ((), "")
 
 

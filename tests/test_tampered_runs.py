@@ -44,7 +44,7 @@ class Honest:
 
     @cached_property
     def known(self):
-        return known_of(self.run, None)
+        return known_of(self.run)
 
     def added(self, summands, ring):
         """Sums as the checker has them made; of the same ciphertexts once."""

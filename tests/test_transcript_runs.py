@@ -15,10 +15,10 @@ from tests_support import AUDIT_KEY, secret, told
 
 from fuaudit import load_run, unlearn
 from fuaudit.audits.lineage.other_copies import other_copies
-from fuaudit.audits.transcript.audit import Transcript, _unplayed
+from fuaudit.audits.transcript.audit import Transcript, _noted
 from fuaudit.audits.transcript.known import known_of
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError, StorageError
+from fuaudit.errors import EvidenceError, PluginError, StorageError, UsageError
 from fuaudit.formats.files import append_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import BODIES, CHAIN, of_round
@@ -35,7 +35,7 @@ from fuaudit.secure.recheck import Checked
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.suites import Kept as InRun
-from fuaudit.secure.terms import LibraryError
+from fuaudit.secure.terms import LibraryError, Opened
 from fuaudit.secure.transcript import messages_of, opened_in, read_chain
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.case import Case
@@ -143,7 +143,7 @@ def test_other_trainings_pass_and_buffers_that_were_not_played_are_named(tmp_pat
     assert len(alone) == (tables is INFINITE)
     if tables is INFINITE:  # their numbers are the places that the lot gives
         for number in (1, 2):
-            drawn = known_of(run, None).buffers(number, lots_of(run, number))
+            drawn = known_of(run).buffers(number, lots_of(run, number))
             assert {one.buffer: terms_of(one).members for one in messages(run) if one.step == "terms"
                     and one.round == number} == {
                 place: members for place, members in enumerate(drawn) if 3 not in members
@@ -181,9 +181,38 @@ def test_no_columns_are_told_where_no_sum_is_asked_for(tmp_path, monkeypatch):
 
 def test_more_buffers_than_are_named_are_counted():
     unplayed = tuple((number, (0, 1)) for number in range(1, 14))
-    lines = _unplayed(Checked((), {}, (), unplayed, (), 0, ()))
+    lines = _noted(Checked((), {}, (), unplayed, (), 0, ()))
     assert (len(lines), lines[-1]) == (11, "and 3 more")
-    assert len(_unplayed(Checked((), {}, (), unplayed[:10], (), 0, ()))) == 10
+    assert len(_noted(Checked((), {}, (), unplayed[:10], (), 0, ()))) == 10
+
+
+def test_clients_who_signed_wrong_shares_are_named():
+    """No sum needed them, so nothing is wrong with it."""
+    liar = {(2, 1): Opened((0, 3), np.zeros(2, dtype=np.int64), (3,))}
+    (line,) = _noted(Checked((), liar, (), (), (), 0, ()))
+    assert line.startswith("round 2, buffer 1: client 3 signed a share that was not dealt to it")
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_more_evidence_hides_nothing_that_a_config_shows(honest, monkeypatch, data):
+    """No rows can be added up by such a transport, and it is not asked to before it is known that no suite could."""
+    monkeypatch.setattr(SecureSum, "secured", None)
+    found = examined(honest["plain"], data)
+    assert (found.verdict, "cannot have made the sums of such a run" in found.shows) == ("FAIL", True)
+
+
+@pytest.mark.parametrize("error", [UsageError("the rows have values outside their field"), RuntimeError("broke")])
+def test_rows_of_which_no_sum_can_be_made_hide_no_wrong_message(copied, monkeypatch, error):
+    def deliver(*_):
+        raise error
+
+    run = copied("plain")
+    monkeypatch.setattr(SecuredSum, "deliver", deliver)
+    with pytest.raises((UsageError, PluginError)):  # nothing is wrong: it is told as it is
+        examined(run)
+    other = [replace(one, signature=bytes(64)) if one.step == "send" else one for one in messages(run)]
+    found = examined(written(run, other))
+    assert (found.verdict, "signature" in found.details[0]) == ("FAIL", True)
 
 
 def test_without_rows_or_secrets_half_of_it_is_inconclusive(honest, tmp_path):
@@ -244,7 +273,7 @@ def test_reading_a_run_needs_no_library_of_a_suite(honest, monkeypatch):
     monkeypatch.setattr(Suite, "start", lambda *_: pytest.fail("a suite was started"))
     monkeypatch.setattr(SecureSum, "secured", lambda *_: pytest.fail("a transport that opens sums was made"))
     run = honest["bfv+mask"]
-    known = known_of(run, None)
+    known = known_of(run)
     assert (known.bits, known.most, known.sizes(1)[0].smallest) == (12, 3, 2)
     assert step_of(run) > 0
     assert buffers_of(run) == (Buffer(2, 2),) * 2

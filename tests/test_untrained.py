@@ -136,7 +136,7 @@ def test_sums_in_which_noise_alone_hides_a_row_are_counted(tmp_path):
     drew = {n: {c for c in range(6) if run.plan.batch(n, 1, c, 0)} for n in range(1, 7)}
     opened = sorted((one.round, terms_of(one).members) for one in messages(run) if one.step == "terms")
     due = [(number, members) for number, members in opened if len({*members} & drew[number]) < 2]
-    checked = _checked(run, known_of(run, None))
+    checked = _checked(run, known_of(run))
     assert due
     assert sorted(noise_alone(run, checked)) == due
     assert sum(f"in {len(due)} sums that were opened" in line for line in examined(run).assumptions) == 1
@@ -305,5 +305,5 @@ def test_a_sum_that_is_left_alone_is_counted_by_who_drew_samples(tmp_path):
     drew = {n: [c for c in some[0] if run.plan.batch(n, 1, c, 0)] for n, some in opened.items() if len(some) == 1}
     due = [(number, opened[number][0]) for number, clients in drew.items() if len(clients) == 2]
     assert {len(members) for _, members in due} == {2, 3}
-    assert left_alone(run, _checked(run, known_of(run, None))) == due
+    assert left_alone(run, _checked(run, known_of(run))) == due
     assert any(f"as in {len(due)} round" in line for line in examined(run).assumptions)

@@ -11,6 +11,7 @@ stand in for these: the question is what a method keeps, and clients, sizes and 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -18,6 +19,7 @@ from math import isfinite
 from typing import ClassVar
 
 import torch
+from torch import nn
 
 from fuaudit import registry
 from fuaudit.audits.sides import Parted, Side, parted
@@ -263,7 +265,11 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
     ready, gone, law = case.rerun.ready, _gone(case, step), case.run.plan.law
     counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
     given = _on_stand_ins(case, gone) if gone else ready
-    full, retained = (Side(population, given.client_problem(population)) for population in (step.before, step.after))
+    module = workspace(ready)
+    full, retained = (
+        Side(population, replace(given.client_problem(population), module=module))
+        for population in (step.before, step.after)
+    )
     executed, rounds = [plan for plan, _ in plans], [kept for _, kept in plans]
     ends = parted(ready.procedure, full, retained, executed, rounds, stepping(ready))
     return [
@@ -289,6 +295,18 @@ def stepping(ready: Setup) -> Engine:
         return ready.engine
     small = linear_stack(ready.procedure.module)
     return SharedSteps(engine("batched") if small else ready.engine)
+
+
+def workspace(ready: Setup) -> nn.Module:
+    """What the local steps of both sides are taken in.
+
+    On a CPU convolutions are faster where the channels of a pixel lie side by side. They round otherwise than those of
+    training, and alike on both sides. A model of another package is left as it is.
+    """
+    module = ready.procedure.module
+    if ready.device.type != "cpu" or not registry.find("models", ready.config.model["use"]).own:
+        return module
+    return copy.deepcopy(module).to(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -60,6 +60,14 @@ TOLD = ("receipt", "opened")
 
 ONCE = ("total", "witness")
 """Steps that a buffer has once in a round, in whatever attempts: a key holder opens what a witness signed."""
+
+Kind = Literal[
+    # of a transcript
+    "chain", "head", "roster", "body", "order", "lot", "buffer", "terms", "message", "sum", "receipt", "twice",
+    # of the run that it belongs to
+    "beginning", "context", "difference", "draws", "model", "rule", "suite", "told",
+]  # fmt: skip
+"""What something that is wrong is about."""
 
 T = TypeVar("T")
 
@@ -123,14 +131,13 @@ class Wrong:
     """One thing that is wrong.
 
     Attributes:
-        kind: one word: "chain", "head", "roster", "body", "order", "lot", "buffer", "terms", "message", "sum",
-            "receipt" or "twice".
+        kind: what it is about.
         sentence: what is wrong, and where.
         round: its number; None of the whole transcript.
         buffer: its number; None of a whole round.
     """
 
-    kind: str
+    kind: Kind
     sentence: str
     round: int | None = None
     buffer: int | None = None
@@ -164,6 +171,11 @@ class Checked:
     cannot: tuple[str, ...]
     columns: Mapping[int, Ints] = field(default_factory=dict)
     unmade: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def liars(self) -> Sequence[tuple[int, int, int]]:
+        """Rounds, buffers, and clients who signed shares there that were not dealt to them, and that no sum needed."""
+        return [(*at, client) for at, one in sorted(self.opened.items()) for client in one.liars]
 
     def opened_of(self, number: int) -> Sequence[Opened]:
         """What was opened in a round, by ascending buffers."""
@@ -472,15 +484,17 @@ class _Buffers:
                     sentence = "the terms have another set of columns than the server told"
                     yield Wrong("terms", sentence, self.number, terms.buffer)
 
-    def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-        wrong = [("terms", sentence) for sentence in wrong_terms(terms, self._known, self.number)]
+    def _wrong_buffer(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[Kind, str]]:
+        wrong: list[tuple[Kind, str]] = [
+            ("terms", sentence) for sentence in wrong_terms(terms, self._known, self.number)
+        ]
         if terms.attempt in self._attempts:
             wrong.append(("terms", "the terms have the attempt of other ones"))
         self._attempts.add(terms.attempt)
         wrong += [("message", sentence) for sentence in _wrong_messages(terms, messages)]
         yield from wrong or self._wrong_sum(terms, messages)
 
-    def _wrong_sum(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    def _wrong_sum(self, terms: Terms, messages: Sequence[Message]) -> Iterator[tuple[Kind, str]]:
         try:
             if not any(message.step in TOLD for message in messages):
                 yield from _wrong_so_far(terms, messages, self._add)
@@ -632,14 +646,14 @@ def _judged(error: FuauditError) -> str:
     return _sentence(error)
 
 
-def _again(terms: Terms, messages: Sequence[Message], add: Adder) -> tuple[Opened | None, list[tuple[str, str]]]:
+def _again(terms: Terms, messages: Sequence[Message], add: Adder) -> tuple[Opened | None, list[tuple[Kind, str]]]:
     """What was opened, if it is of these messages; otherwise why it is not, with its kind.
 
     Raises:
         _UnmadeError: this machine broke off.
     """
     said = {step: [message for message in messages if message.step == step] for step in STEPS}
-    kind = "sum"
+    kind: Kind = "sum"
     try:
         due = _due(terms, said, add)
         kind = "receipt"
@@ -650,16 +664,17 @@ def _again(terms: Terms, messages: Sequence[Message], add: Adder) -> tuple[Opene
             raise RefusedError("what the server says that it opened is not the sum of the rows that came")
     except FuauditError as error:
         return None, [(kind, _judged(error))]
-    return Opened(receipt.members, receipt.sums), []
+    return Opened(receipt.members, receipt.sums, due.liars), []
 
 
 @dataclass(frozen=True)
 class _Due:
-    """What a receipt has to say; ``sums`` are None where only a key holder can tell."""
+    """What a receipt has to say; ``sums`` are None where only a key holder can tell. Beside it who signed wrongly."""
 
     total: bytes
     members: tuple[int, ...]
     sums: Ints | None = None
+    liars: tuple[int, ...] = ()
 
 
 @forgetting
@@ -671,7 +686,7 @@ def _due(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _D
         opened = MaskServer(terms).opened(said["announce"], said["share"], said["send"], said["unmask"])
     else:
         return _due_of_ciphertexts(terms, said, add)
-    return _Due(list_digest(said["send"]), opened.members, opened.sums)
+    return _Due(list_digest(said["send"]), opened.members, opened.sums, opened.liars)
 
 
 def _due_of_ciphertexts(terms: Terms, said: Mapping[Step, Sequence[Message]], add: Adder) -> _Due:
@@ -680,7 +695,7 @@ def _due_of_ciphertexts(terms: Terms, said: Mapping[Step, Sequence[Message]], ad
     return _Due(total.said(terms), total.members)
 
 
-def _wrong_so_far(terms: Terms, messages: Sequence[Message], add: Adder) -> Iterator[tuple[str, str]]:
+def _wrong_so_far(terms: Terms, messages: Sequence[Message], add: Adder) -> Iterator[tuple[Kind, str]]:
     """What is wrong with an attempt that broke off, with its kind: what came before its end is that of the protocol.
 
     Raises:
@@ -705,7 +720,16 @@ def _can_be_opened(terms: Terms, said: Mapping[Step, Sequence[Message]]) -> bool
     if terms.suite == "mask":
         steps: tuple[Step, ...] = ("announce", "share", "send", "unmask")
         return bool(said["unmask"]) and MaskServer(terms).has_enough(*(said[step] for step in steps))
-    return terms.suite == "plain" and len({message.sender for message in said["send"]}) >= terms.smallest
+    return terms.suite == "plain" and _opens(terms, said["send"])
+
+
+def _opens(terms: Terms, sent: Sequence[Message]) -> bool:
+    """Whether a server adds up rows in the open: it refuses what is no row, though all of it came."""
+    try:
+        plain.opened(sent, terms)
+    except RefusedError:
+        return False
+    return True
 
 
 @forgetting

@@ -146,7 +146,8 @@ class Summable(Protocol):
 class Securable(Protocol):
     """What a transport may have whose sums a suite of :mod:`fuaudit.secure` can make.
 
-    It may leave ``summable`` out. What it says is read off ``secured`` then, which should need no library.
+    Then it draws its lot, and is :class:`Buffered`: who chooses who is with whom learns rows. It may leave
+    ``summable`` out. What it says is read off ``secured`` then, which should need no library.
     """
 
     def summable(self, suite: str, before: Sequence[object]) -> Summable:

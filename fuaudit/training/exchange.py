@@ -303,6 +303,17 @@ class Exchange:
                 f"{called(self.transport)} has no sums that a suite could make",
                 'Use the transport "secure-sum", with the client stage "quantise" or "skellam-noise" in front.',
             )
+        # without them nobody who audits messages could tell who was to be with whom, or that a buffer is missing
+        if lacking := [method for method in ("buffers", "members") if not offers(self.transport, method)]:
+            raise UsageError(
+                f"{called(self.transport)} has no {lacking[0]}: which clients are summed together is not told",
+                f"A transport with the method secured has {' and '.join(lacking)} too.",
+            )
+        if not self.casts_lots:
+            raise UsageError(
+                f"{called(self.transport)} casts no lots: an operator who chooses clients chooses who is with whom",
+                "A transport with the method secured has draws = True, and puts clients together by context.shared.",
+            )
 
     def buffers(self, places: int) -> list[tuple[int, int]]:
         """Of each buffer of so many participations how many are in it, and from how many rows on it opens.

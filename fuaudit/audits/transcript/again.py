@@ -22,7 +22,7 @@ from fuaudit.verification.case import Case
 
 @dataclass(frozen=True)
 class Again:
-    """What the rows of a run's own rounds give, each round from the model stored before it.
+    """What the rows of a run's own rounds give, from the model that is stored before the first of them.
 
     Attributes:
         opened: round and buffer -> the sum.

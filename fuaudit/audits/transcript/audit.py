@@ -10,7 +10,8 @@ clear. Without it the numbers behind ciphertexts are a key holder's word. Of a s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 from fuaudit.audits.provenance.answers import CheckResult
@@ -22,6 +23,7 @@ from fuaudit.audits.transcript.known import (
     known_of,
     left_alone,
     noise_alone,
+    tells_buffers,
     told_rounds,
     wrong_cohorts,
     wrong_counts,
@@ -32,7 +34,7 @@ from fuaudit.audits.transcript.known import (
     wrong_silence,
 )
 from fuaudit.audits.transcript.left_out import left_out
-from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served, unordered
+from fuaudit.audits.transcript.served import ServerHalf, is_exported, named_otherwise, served
 from fuaudit.audits.transcript.told import COLUMNS_TOLD, FIGURES_TOLD, exported, sizes_told, wrong_told
 from fuaudit.errors import UsageError
 from fuaudit.plans.availability import always_draws
@@ -160,69 +162,179 @@ class Transcript:
         could not make a sum again: a process or a library broke off.
         """
         run, anchor = case.run, head(case)
-        lost = [Wrong("head", anchor.text)] * (anchor.verdict is Verdict.FAIL)
-        if lost and (suite_of(run.ledger) is None or run.pruned):
+        if anchor.verdict is Verdict.FAIL and (suite_of(run.ledger) is None or run.pruned):
             return Finding(NAME, Subject.RUN, Verdict.FAIL, anchor.text, SHOWS_NOT)
         if suite_of(run.ledger) is None:
             return Finding(NAME, Subject.RUN, Verdict.NOT_APPLICABLE, NO_SUITE, SHOWS_NOT)
-        missing = "It was pruned." if run.pruned else not_at_hand(case)
-        made = None if missing else again(case)
         try:
-            known = known_of(run, None if made is None else made.columns.get)
+            known = known_of(run)
         except LibraryError as error:
             return Finding(NAME, Subject.RUN, Verdict.INCONCLUSIVE, UNMADE, SHOWS_NOT, details=(str(error),))
         except UsageError as error:
             shows = f"The ledger names a suite that cannot have made the sums of such a run: {error.args[0]}"
             return Finding(NAME, Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT)
-        checked = _checked(run, known)
-        figures, shows_not = _figures(run, checked, made), " ".join(checked.cannot)
+        look = _looked(case, anchor, known)
+        return next(filter(None, (step(look) for step in STEPS)))
 
-        def finding(verdict: Verdict, shows: str, details: Sequence[str] = (), *trusted: str) -> Finding:
-            return Finding(
-                NAME, Subject.RUN, verdict, shows, shows_not, figures, assumptions=trusted, details=tuple(details)
-            )
 
-        counts = () if checked.unread else (*wrong_counts(run, checked),)
-        counts += (*wrong_opened(run, checked), *wrong_silence(known, checked), *wrong_failures(run, checked))
-        rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
-        if wrong := [*lost, *checked.wrong, *counts, *rules, *telling_differences(case)]:
-            shows = anchor.text if lost else WRONG
-            return finding(Verdict.FAIL, shows, _told(wrong))
-        if checked.unread:
-            return finding(Verdict.NOT_APPLICABLE, GONE)
-        half = served(run, checked)  # of rounds whose sums were made again
-        if half.failed:
-            return finding(Verdict.FAIL, WRONG, _told(half.opened_for_nothing))
-        if run.sealed and (said := _said_wrong(run, checked)) is not None:
-            return finding(Verdict.FAIL, said[0], _told(said[1]))
-        if half.others:
-            elsewhere, trusted = _platforms(case, half)
-            verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
-            more = [] if made is None else [*other_sums(checked.opened, made, checked.unmade_at)]
-            return finding(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*half.wrong, *more])], *trusted)
-        if run.sealed and not checked.unmade:
-            return _of_view(case, checked, half, anchor, finding)
-        if made is None and not checked.unmade:
-            shows = NO_ROWS if half.missing else SERVED_ALONE
-            return finding(Verdict.INCONCLUSIVE, shows, [*filter(None, [half.missing]), missing])
-        if wrong := [] if made is None else [*other_sums(checked.opened, made, checked.unmade_at)]:
-            shows = "Sums that were opened, or models that were made of them, are not those of the clients' rows."
-            if elsewhere := case.rerun.elsewhere(run):
-                return finding(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(wrong)])
-            return finding(Verdict.FAIL, shows, _told(wrong), EQUAL_BITS)
-        if checked.unmade:
-            return finding(Verdict.INCONCLUSIVE, UNMADE, _broken_off(checked))
-        if why := _left_open(case, checked, anchor):
-            return finding(Verdict.INCONCLUSIVE, why)
-        return finding(
-            Verdict.PASS,
-            f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
-            "they opened are those of the clients' rows, and the models were made of them.",
-            [*filter(None, [half.missing]), *_unplayed(checked)],
-            *_on_when(case),
-            *_on_unplayed(run, checked),
-            *covered_by(case),
+@dataclass(frozen=True)
+class _Look:
+    """What an audit has looked at.
+
+    Attributes:
+        case: what it was given.
+        anchor: what a head from outside shows.
+        known: what is known of the sums without their messages.
+        checked: what the messages show.
+        missing: why the sums cannot be made again from rows; empty where they can.
+        made: the sums of the rows; None where nothing made them.
+        broke: what broke while they were made.
+    """
+
+    case: Case
+    anchor: CheckResult
+    known: Known
+    checked: Checked
+    missing: str = ""
+    made: Again | None = None
+    broke: Exception | None = None
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.case.run
+
+    @cached_property
+    def half(self) -> ServerHalf:
+        """The server's half, of rounds whose sums were made again."""
+        return served(self.run, self.checked)
+
+    @cached_property
+    def others(self) -> list[Wrong]:
+        """Sums that are not those of the rows; none where no rows made them."""
+        return [] if self.made is None else [*other_sums(self.checked.opened, self.made, self.checked.unmade_at)]
+
+    def found(self, verdict: Verdict, shows: str, details: Sequence[str] = (), *trusted: str) -> Finding:
+        """A finding about what was looked at."""
+        return Finding(
+            NAME,
+            Subject.RUN,
+            verdict,
+            shows,
+            " ".join(self.checked.cannot),
+            _figures(self.run, self.checked, self.made),
+            assumptions=trusted,
+            details=tuple(details),
         )
+
+
+def _looked(case: Case, anchor: CheckResult, known: Known) -> _Look:
+    """Make the sums again from rows, where they are at hand, and look at the messages.
+
+    Whatever breaks with the rows is kept for later: more evidence must not hide what the messages show without it.
+    """
+    if missing := "It was pruned." if case.run.pruned else not_at_hand(case):
+        return _Look(case, anchor, known, _checked(case.run, known), missing)
+    try:
+        made = again(case)
+    except Exception as error:
+        return _Look(case, anchor, known, _checked(case.run, known), broke=error)
+    known = replace(known, columns=made.columns.get)
+    return _Look(case, anchor, known, _checked(case.run, known), made=made)
+
+
+# what is found, in this order: a FAIL that needs no rows comes before everything that does
+
+
+def _wrong_messages(look: _Look) -> Finding | None:
+    """Messages, or what ledger and plan say of them, that are not those of the protocol."""
+    run, checked, anchor = look.run, look.checked, look.anchor
+    lost = [Wrong("head", anchor.text)] * (anchor.verdict is Verdict.FAIL)
+    counts = () if checked.unread else (*wrong_counts(run, checked),)
+    counts += (*wrong_opened(run, checked), *wrong_silence(look.known, checked), *wrong_failures(run, checked))
+    rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
+    wrong = [*lost, *checked.wrong, *counts, *rules, *telling_differences(look.case)]
+    return look.found(Verdict.FAIL, anchor.text if lost else WRONG, _told(wrong)) if wrong else None
+
+
+def _without_messages(look: _Look) -> Finding | None:
+    return look.found(Verdict.NOT_APPLICABLE, GONE) if look.checked.unread else None
+
+
+def _opened_for_nothing(look: _Look) -> Finding | None:
+    return look.found(Verdict.FAIL, WRONG, _told(look.half.opened_for_nothing)) if look.half.failed else None
+
+
+def _wrong_view(look: _Look) -> Finding | None:
+    """What a sealed view says that cannot be."""
+    said = _said_wrong(look.run, look.checked) if look.run.sealed else None
+    return None if said is None else look.found(Verdict.FAIL, said[0], _told(said[1]))
+
+
+def _other_models(look: _Look) -> Finding | None:
+    """Models that are not made of the opened sums."""
+    if not look.half.others:
+        return None
+    elsewhere, trusted = _platforms(look.case, look.half)
+    verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
+    return look.found(verdict, NOT_OF_SUMS, [*elsewhere, *_told([*look.half.wrong, *look.others])], *trusted)
+
+
+def _other_rows(look: _Look) -> Finding | None:
+    """Sums, or models, that are not those of the rows."""
+    if not look.others:
+        return None
+    shows = "Sums that were opened, or models that were made of them, are not those of the clients' rows."
+    if elsewhere := look.case.rerun.elsewhere(look.run):
+        return look.found(Verdict.INCONCLUSIVE, shows, [*elsewhere, *_told(look.others)])
+    return look.found(Verdict.FAIL, shows, _told(look.others), EQUAL_BITS)
+
+
+def _not_carried_out(look: _Look) -> Finding | None:
+    """Nothing is wrong so far: what broke while rows were added up decides."""
+    if look.broke is not None:
+        raise look.broke
+    return None
+
+
+def _unmade(look: _Look) -> Finding | None:
+    return look.found(Verdict.INCONCLUSIVE, UNMADE, _broken_off(look.checked)) if look.checked.unmade else None
+
+
+def _view(look: _Look) -> Finding | None:
+    return _of_view(look) if look.run.sealed else None
+
+
+def _without_rows(look: _Look) -> Finding | None:
+    if look.made is not None:
+        return None
+    shows = NO_ROWS if look.half.missing else SERVED_ALONE
+    return look.found(Verdict.INCONCLUSIVE, shows, [*filter(None, [look.half.missing]), look.missing])
+
+
+def _open(look: _Look) -> Finding | None:
+    why = _left_open(look.case, look.checked, look.anchor)
+    return look.found(Verdict.INCONCLUSIVE, why) if why else None
+
+
+def _passed(look: _Look) -> Finding:
+    checked = look.checked
+    return look.found(
+        Verdict.PASS,
+        f"{counted(checked.messages, 'message')} are those of the protocol. All {len(checked.opened)} sums that "
+        "they opened are those of the clients' rows, and the models were made of them.",
+        [*filter(None, [look.half.missing]), *_noted(checked)],
+        *_on_when(look.case),
+        *_on_unplayed(look.run, checked),
+        *covered_by(look.case),
+    )
+
+
+STEPS: Sequence[Callable[[_Look], Finding | None]] = (
+    _wrong_messages, _without_messages, _opened_for_nothing, _wrong_view, _other_models, _other_rows, _not_carried_out,
+    _unmade, _view, _without_rows, _open, _passed,
+)  # fmt: skip
+"""What is asked one after the other; the first that finds something is the answer."""
 
 
 def _left_open(case: Case, checked: Checked, anchor: CheckResult) -> str:
@@ -250,47 +362,48 @@ def _said_wrong(run: Run, checked: Checked) -> tuple[str, Sequence[Wrong]] | Non
     return None
 
 
-def _of_view(
-    case: Case, checked: Checked, half: ServerHalf, anchor: CheckResult, finding: Callable[..., Finding]
-) -> Finding:
+def _of_view(look: _Look) -> Finding:
     """What a sealed view shows whose messages are those of the protocol, and whose models are those of its sums."""
-    if half.missing:
-        return finding(Verdict.INCONCLUSIVE, NO_HALF, [half.missing])
-    if unordered(case.run):
-        return finding(Verdict.INCONCLUSIVE, NO_PLACES)
-    if case.run.segments.goes_back:
-        return finding(Verdict.INCONCLUSIVE, GOES_BACK)
-    if others := [*wrong_cohorts(case.run)]:  # elsewhere that is a FAIL
-        return finding(Verdict.INCONCLUSIVE, NO_COHORTS, _told(others))
-    if why := _left_open(case, checked, anchor):
-        return finding(Verdict.INCONCLUSIVE, why)
-    rounds = [event["round"] for event in told_rounds(case.run)]
-    return finding(
+    run, checked = look.run, look.checked
+    if look.half.missing:
+        return look.found(Verdict.INCONCLUSIVE, NO_HALF, [look.half.missing])
+    if not tells_buffers(run):
+        return look.found(Verdict.INCONCLUSIVE, NO_PLACES)
+    if run.segments.goes_back:
+        return look.found(Verdict.INCONCLUSIVE, GOES_BACK)
+    if others := [*wrong_cohorts(run)]:  # elsewhere that is a FAIL
+        return look.found(Verdict.INCONCLUSIVE, NO_COHORTS, _told(others))
+    if why := _left_open(look.case, checked, look.anchor):
+        return look.found(Verdict.INCONCLUSIVE, why)
+    rounds = [event["round"] for event in told_rounds(run)]
+    return look.found(
         Verdict.PASS,
         f"{counted(checked.messages, 'message')} are those of the protocol, and the models of "
         f"{counted(len(rounds), 'round')} were made of the {counted(len(checked.opened), 'sum')} that "
         "they opened. Whether these are sums of the clients' rows, a sealed view does not tell.",
-        [*_unplayed(checked)],
-        *_on_when(case),
-        *_on_unplayed(case.run, checked),
-        *covered_by(case),
+        [*_noted(checked)],
+        *_on_when(look.case),
+        *_on_unplayed(run, checked),
+        *covered_by(look.case),
         OF_NO_ROWS,
         BEGINNING.format(rounds[0]),
         NOT_DRAWN,
         AS_COMMITTED,
         FIGURES_TOLD,
-        *[COLUMNS_TOLD] * case.run.exchange.agrees,
-        *sizes_told(case.run),
-        *filter(None, [exported(case.run).trusts]),
-        *[] if always_draws(case.run.law) else [BATCHES_TOLD],
-        *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in case.run.requests),
+        *[COLUMNS_TOLD] * run.exchange.agrees,
+        *sizes_told(run),
+        *filter(None, [exported(run).trusts]),
+        *[] if always_draws(run.law) else [BATCHES_TOLD],
+        *[SAMPLES_GONE, CONTEXTS_TOLD] * any(request.samples for request in run.requests),
     )
 
 
-def _unplayed(checked: Checked) -> list[str]:
-    """A line for each of the first buffers that were drawn and not opened."""
+def _noted(checked: Checked) -> list[str]:
+    """What a PASS tells beside: wrong shares that no sum needed, and buffers that were drawn and not opened."""
+    signed = "signed a share that was not dealt to it; the sum is made without it"
+    liars = [f"round {at}, buffer {buffer}: client {client} {signed}" for at, buffer, client in checked.liars]
     told = "were drawn together, and nothing of them was opened"
-    return _first([f"round {at}: clients {members} {told}" for at, members in checked.unplayed])
+    return _first(liars) + _first([f"round {at}: clients {members} {told}" for at, members in checked.unplayed])
 
 
 def _broken_off(checked: Checked) -> list[str]:

@@ -69,7 +69,7 @@ def telling_differences(case: Case) -> Iterator[Wrong]:
         if (other := suite_of(ancestor.ledger)) != suite:
             named = "no suite" if other is None else repr(other)
             said = f"the ledger of {ancestor.path.name} names {named}, and {suite!r} made the sums of this run"
-            yield Wrong("another suite", f"{said}: a child takes it from its parent")
+            yield Wrong("suite", f"{said}: a child takes it from its parent")
     for child, parent in pairwise((case.run, *case.evidence.ancestors)):
         if isinstance(child, Run) and isinstance(parent, Run) and other_contexts(child, parent):
             said = f"the contexts of {child.path.name} do not go on from those of {parent.path.name}"

@@ -46,7 +46,16 @@ def told_rounds(run: Run) -> list[dict[str, Any]]:
     return run.ledger.of_kind("round")
 
 
-def known_of(run: Run, columns: Columns | None) -> Known:
+def tells_buffers(run: Run) -> bool:
+    """Whether the lots of a run tell which clients each buffer is of, to whoever has its messages.
+
+    Clients have to cast lots, and it has to be known in which order they stood at the places of a round. In a sealed
+    view that follows from the law, or from nothing.
+    """
+    return bool(run.signatories.ends) and (not run.sealed or draws_in_order(run.law))
+
+
+def known_of(run: Run) -> Known:
     """What a checker of the transcript knows of a run whose ledger names a suite.
 
     Raises:
@@ -57,8 +66,6 @@ def known_of(run: Run, columns: Columns | None) -> Known:
     clients = {client: keys[client] for client in run.members}  # in its own rounds nobody else has a part
     witness, holder = (keys[party] if has_key_holder(suite) else "" for party in PARTIES)
     generation, ends, cohort = len(run.requests), run.signatories.ends, cohort_of(run)
-    known_order = not run.sealed or draws_in_order(run.law)
-    known_lots = ends and known_order and offers(run.exchange.transport, "members")
     return Known(
         suite,
         run.rounds_executed,
@@ -72,9 +79,9 @@ def known_of(run: Run, columns: Columns | None) -> Known:
         ends=ends,
         earlier=generation * run.law.rounds,
         cohort=lambda number: tuple(sorted({*cohort(number)})),
-        buffers=_buffers(run, cohort) if known_lots else None,
+        buffers=_buffers(run, cohort) if tells_buffers(run) else None,
         sizes=_sizes(run, suite, cohort) if ends or not run.sealed else None,
-        columns=columns if columns is not None else all_columns(run),
+        columns=all_columns(run),
         agrees=run.exchange.agrees,
     )
 
@@ -192,13 +199,8 @@ def _buffers(run: Run, cohort: Cohorts) -> Callable[[int, Mapping[int, bytes]], 
     return buffers
 
 
-def _sizes(run: Run, suite: str, cohort: Cohorts) -> Callable[[int], tuple[Buffer, ...]] | None:
-    """How large buffers are, and from how many rows on they open, by how many take part: no secret is needed.
-
-    None where the transport says nothing of its buffers.
-    """
-    if not offers(run.exchange.transport, "buffers"):
-        return None
+def _sizes(run: Run, suite: str, cohort: Cohorts) -> Callable[[int], tuple[Buffer, ...]]:
+    """How large buffers are, and from how many rows on they open, by how many take part: no secret is needed."""
 
     @cache
     def sizes(number: int) -> tuple[Buffer, ...]:

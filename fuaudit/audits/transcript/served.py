@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuaudit.audits.transcript.known import FOR_NOTHING, draws_in_order, told_rounds
+from fuaudit.audits.transcript.known import FOR_NOTHING, told_rounds
 from fuaudit.declared import says
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
@@ -115,11 +115,6 @@ def _missing(run: Run, sums: Summation) -> str:
     if any(owner_of(name) == SOLVER for name in run.checkpoint(run.checkpoints[-1])[1]):
         return "The solver remembers something of clients' updates beside the model, which no sum makes."
     return ""
-
-
-def unordered(run: Run) -> bool:
-    """Whether a sealed view does not tell at which places clients stood, so that lots do not tell their buffers."""
-    return run.sealed and not draws_in_order(run.law)
 
 
 def _stored(before: Tensor, after: Served) -> tuple[Tensor, State]:
