@@ -13,7 +13,9 @@ from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.messages import Identity, Message, Signers
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.recheck import Checked, Known, Wrong, added_apart, recheck
+from fuaudit.secure.recheck.known import Known
+from fuaudit.secure.recheck.shown import Checked, Wrong
+from fuaudit.secure.recheck.transcripts import added_apart, recheck
 from fuaudit.secure.suites import Suite
 from fuaudit.secure.terms import Lot, coordinates_digest
 from fuaudit.secure.transcript import Chain, Transcript, messages_of, read_chain

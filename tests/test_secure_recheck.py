@@ -14,7 +14,6 @@ from secure_transcripts import COLUMNS, CONTEXT, PATH, SUITES, Kept, Training, r
 
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.secure import masked
-from fuaudit.secure import recheck as room
 from fuaudit.secure.encrypted import Total, ciphertexts_of, framed, summands_of
 from fuaudit.secure.envelope import FRONT_BYTES, envelope, parsed, terms_message, terms_of
 from fuaudit.secure.exposure import Buffer
@@ -22,7 +21,8 @@ from fuaudit.secure.masked import names_digest
 from fuaudit.secure.messages import STEPS, Identity, Message, ids_bytes, list_digest, require_distinct
 from fuaudit.secure.names import ATTEMPTS, HOLDER, WITNESS
 from fuaudit.secure.receipts import Receipt
-from fuaudit.secure.recheck import added_apart
+from fuaudit.secure.recheck import buffers, sums, transcripts
+from fuaudit.secure.recheck.transcripts import added_apart, recheck
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite, remembered
 from fuaudit.secure.terms import Lot, columns_bytes, coordinates_digest, new_attempt
@@ -615,7 +615,7 @@ def test_other_bytes_are_no_chain(content):
 
 @given(st.binary(max_size=300))
 def test_a_chain_without_lines_lacks_all_rounds(trainings, body):
-    checked = room.recheck(Chain(), lambda _: body, trainings["plain"].known())
+    checked = recheck(Chain(), lambda _: body, trainings["plain"].known())
     assert [one.kind for one in checked.wrong] == ["head"] + ["lot"] * 3
 
 
@@ -1030,23 +1030,23 @@ def test_many_contributions_of_one_client_are_refused_at_once():
 
 
 BLIND = {
-    "signatures are not looked at": ("_wrong_messages", lambda *_: iter(()), "swapped"),
-    "order is not looked at": ("_wrong_order", lambda *_: iter(()), "order"),
-    "sums are not made again": ("_due", None, "other sum"),
-    "terms are not compared": ("wrong_terms", lambda *_: iter(()), "bits"),
-    "heads are not compared": ("_wrong_heads", lambda *_: iter(()), "tail"),
+    "signatures are not looked at": (buffers, "_wrong_messages", lambda *_: iter(()), "swapped"),
+    "order is not looked at": (transcripts, "wrong_order", lambda *_: iter(()), "order"),
+    "sums are not made again": (sums, "_due", None, "other sum"),
+    "terms are not compared": (buffers, "wrong_terms", lambda *_: iter(()), "bits"),
+    "heads are not compared": (transcripts, "wrong_heads", lambda *_: iter(()), "tail"),
 }
 
 
 @pytest.mark.parametrize("name", BLIND)
 def test_a_check_that_does_not_look_is_caught(trainings, monkeypatch, name):
     """Each tampering is found by the check that is meant for it, and by no other one."""
-    what, blind, case = BLIND[name]
+    room, what, blind, case = BLIND[name]
     made = trainings["plain"]
     messages = made.kept.messages()
     receipt = Receipt.of(messages[-1], told(messages)[1])
     if blind is None:
-        due = room._Due(receipt.total, receipt.members)
+        due = sums._Due(receipt.total, receipt.members)
         blind = lambda *_: due  # noqa: E731
     last = replace(messages[-1], body=replace(receipt, sums=-receipt.sums).body())
     sends = [place for place, one in enumerate(messages) if one.step == "send"]

@@ -23,7 +23,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.runs.layout import LEDGER, MANIFEST
 from fuaudit.secure.envelope import terms_message, terms_of
 from fuaudit.secure.messages import Message
-from fuaudit.secure.recheck import added_apart
+from fuaudit.secure.recheck.transcripts import added_apart
 from fuaudit.secure.terms import new_attempt
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.verification.spec import read_spec

@@ -31,7 +31,7 @@ from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.exposure import Buffer
 from fuaudit.secure.messages import Identity
 from fuaudit.secure.names import EXACT
-from fuaudit.secure.recheck import Checked
+from fuaudit.secure.recheck.shown import Checked
 from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.suites import Books, Suite
 from fuaudit.secure.suites import Kept as InRun

@@ -12,7 +12,7 @@ from fuaudit.audits.transcript.known import told_rounds
 from fuaudit.runs.encoding import same_round
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
-from fuaudit.secure.recheck import Wrong
+from fuaudit.secure.recheck.shown import Wrong
 from fuaudit.secure.suites import Books, Kept
 from fuaudit.secure.terms import Opened
 from fuaudit.secure.transcript import opened_in

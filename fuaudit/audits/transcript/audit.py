@@ -42,7 +42,9 @@ from fuaudit.runs.layout import MODEL, RECORDED
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of
-from fuaudit.secure.recheck import Checked, Known, Wrong, recheck
+from fuaudit.secure.recheck.known import Known
+from fuaudit.secure.recheck.shown import Checked, Wrong
+from fuaudit.secure.recheck.transcripts import recheck
 from fuaudit.secure.terms import LibraryError
 from fuaudit.text import counted
 from fuaudit.verification.case import Case

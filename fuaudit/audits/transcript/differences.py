@@ -24,7 +24,7 @@ from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.noise import noise_of, step_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.secure.recheck import Wrong
+from fuaudit.secure.recheck.shown import Wrong
 from fuaudit.training.rounds import SERVER, owner_of
 from fuaudit.verification.case import Case
 

@@ -18,7 +18,7 @@ from fuaudit.plans.stage_draws import OF_SOLVER
 from fuaudit.runs.procedure import named_parts
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Wrong
+from fuaudit.secure.recheck.shown import Wrong
 from fuaudit.training.events import COORDINATES, REJECTED_FOR, VALUES
 
 

@@ -26,7 +26,8 @@ from fuaudit.runs.sums import buffers_of
 from fuaudit.runs.untrained import hiding_nobody, untrained
 from fuaudit.secure.exposure import Buffer, buffers_under
 from fuaudit.secure.names import has_key_holder
-from fuaudit.secure.recheck import Checked, Known, Wrong
+from fuaudit.secure.recheck.known import Known
+from fuaudit.secure.recheck.shown import Checked, Wrong
 from fuaudit.secure.terms import coordinates_digest
 from fuaudit.text import counted
 from fuaudit.training.asking import asked

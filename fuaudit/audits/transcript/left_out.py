@@ -15,7 +15,7 @@ from fuaudit.audits.transcript.known import TRANSPORT, cohort_of, must_fail, tol
 from fuaudit.declared import offers
 from fuaudit.runs.run import Run
 from fuaudit.runs.untrained import all_told
-from fuaudit.secure.recheck import Checked, Wrong
+from fuaudit.secure.recheck.shown import Checked, Wrong
 from fuaudit.training.events import NOT_FINITE
 
 Members = tuple[int, ...]

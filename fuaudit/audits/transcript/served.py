@@ -23,7 +23,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.platforms import COUNTED, makers_of, plugins_of, versions
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Wrong
+from fuaudit.secure.recheck.shown import Checked, Wrong
 from fuaudit.secure.terms import Opened
 from fuaudit.training.contracts import Delivery
 from fuaudit.training.engines.protocol import single_threaded

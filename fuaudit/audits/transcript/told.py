@@ -21,7 +21,7 @@ from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.procedure import named_parts
 from fuaudit.runs.released import release_of, releases_of
 from fuaudit.runs.run import Run
-from fuaudit.secure.recheck import Checked, Wrong
+from fuaudit.secure.recheck.shown import Checked, Wrong
 from fuaudit.text import counted
 from fuaudit.training.events import COORDINATES
 
