@@ -600,6 +600,9 @@ def test_a_sum_that_a_byzantine_client_is_said_to_have_spoilt_is_what_a_pass_res
     assert found.verdict == "PASS", found.details
     assert any(line.startswith("Of 1 buffer that a lot gives no message is there") for line in found.assumptions)
     assert (found.values["discarded"], found.values["unplayed"], len(found.details)) == (0, 1, 1)
+    late = shutil.copytree(path, tmp_path / "of another reason")
+    found = looked_at(left_out(load_run(late), 2, bad, suspected(*buffers[bad]) | {"why": "late"}))
+    assert (found.verdict, "no buffer that was discarded as not finite" in found.details[0]) == ("FAIL", True)
     other = buffers[1 - bad]
     found = looked_at(left_out(load_run(path), 2, 1 - bad, suspected(*buffers[bad])))
     assert (found.verdict, f"clients {buffers[bad]}, who are no buffer" in found.details[0]) == ("FAIL", True), other

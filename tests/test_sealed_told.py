@@ -19,6 +19,7 @@ from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.plugins import Answered
 from fuaudit.runs.layout import MODEL
+from fuaudit.runs.untrained import all_told, hiding_nobody
 from fuaudit.testing.tiny import tiny_dataset
 from fuaudit.training import federation
 from fuaudit.workflow.seal import seal
@@ -205,6 +206,24 @@ def test_a_view_with_requests_for_samples_says_that_clients_may_have_none_left(t
     assert found.verdict == "PASS", (found.shows, found.details)
     assert any("Every client who is left has samples left" in line for line in found.assumptions)
     assert not any("has samples left" in line for line in looked_at(family[1], family[0]).assumptions)
+
+
+def test_a_view_with_requests_for_samples_does_not_tell_why_a_buffer_was_discarded(tmp_path):
+    """A client who has no samples left spoils sums of two. Whose samples are gone it does not tell, so none is due."""
+    tables = NOISY | {
+        "partition": {"use": "iid", "clients": 6},
+        "learner": NOISY["learner"] | {"cohort": 6},
+        "transport": {"use": "secure-sum", "size": 2},
+    }
+    parent = trained(tmp_path / "parent", tables, "plain")
+    gone = Request.of([], parent.original.samples[0])
+    child = unlearn(parent, "retrain", gone, tmp_path / "child", data=tiny_dataset())
+    (tmp_path / "views").mkdir()
+    before, view = (seal(run, tmp_path / "views" / run.path.name) for run in (parent, child))
+    assert [hiding_nobody(run, 1) for run in (parent, child, view)] == [set(), {0}, set()]
+    assert [all_told(run) for run in (before, child, view)] == [True, True, False]
+    found = looked_at(view, before)
+    assert (found.verdict, found.values["unplayed"]) == ("PASS", 2), (found.shows, found.details)
 
 
 @pytest.mark.parametrize("told", ["all", "one"])

@@ -845,6 +845,23 @@ def test_discarded_masked_rows_are_unmasked_for_those_who_came(trainings):
     found(made, front + [changed if one is of else one for one in record], "sum", "unmasks another sum")
 
 
+def test_whoever_did_not_come_unmasks_no_discarded_sum():
+    """Four in a buffer of three at least: three rows came, and the fourth one tells shares of their secrets."""
+    made, sent = Training("mask", rounds=0, clients=4, smallest=3), []
+    made.rounds = 1
+    made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {3: "send"}, sent.append)
+    said, terms = told(sent)
+    of = said["unmask"][-1]
+    late = Message.signed("unmask", 3, of.body, terms, made.signers.clients[3])
+    front = [one for one in sent if one.step not in ("unmask", "opened")]
+    end = Message.unsigned("discard", b"few", terms)
+    for unmasked, wrong in ((said["unmask"][:1], False), ([late], True)):
+        checked = made.checked(written([*front, *unmasked, end]), ends={}, buffers=None)
+        assert [one.sentence for one in checked.wrong] == [
+            "client 3 unmasks another sum than that of (0, 1, 2)"
+        ] * wrong
+
+
 def ended_by_a_discard(made):
     """A training whose server saw the sum, and says that it discarded the buffer."""
     messages = made.kept.messages()

@@ -5,30 +5,34 @@ Operators here have code of their own: it opens what an honest transport discard
 
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations
 from math import prod
 from pathlib import Path
 
 import pytest
 from fuaudit_plugins.secure_sum import SecuredSum, SecureSum
-from test_sealed import looked_at, sealed_again
+from test_sealed import left_out, looked_at, sealed_again
 from test_secured_runs import KRUM, QUANTISE, trained
 from test_transcript_runs import examined, messages
 from tests_support import AUDIT_KEY
 
-from fuaudit import verify
+from fuaudit import unlearn, verify
 from fuaudit.audits.transcript.audit import _checked
 from fuaudit.audits.transcript.known import known_of, left_alone, noise_alone
 from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.plans import Population
+from fuaudit.plans import Population, Request
+from fuaudit.plans.availability import AvailabilityLaw, PoissonBatches, StaticProbability
 from fuaudit.registry import build
 from fuaudit.runs.sums import Alike, Sums, sums_of
+from fuaudit.runs.untrained import hiding_nobody, untrained
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.exposure import Buffer
-from fuaudit.testing.tiny import tiny_config
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training import one_round
+from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.publishing import buffers_in, require_unpublished
 from fuaudit.workflow import begin
@@ -146,6 +150,57 @@ def test_sums_in_which_noise_alone_hides_a_row_are_counted(tmp_path):
     assert sums.over(0) == (pytest.approx(max(chances)), pytest.approx(1 - prod(1 - chance for chance in chances)))
     assert "with nobody's help, beside up to" in sums.in_short
     assert "whose noise is all that hides it" in sums.in_short
+
+
+def test_whoever_has_no_samples_counts_where_everybody_does_and_her_noise_hides_nobody(tmp_path):
+    """All samples of a client are erased, and honest sums of her and one other are opened: she sends noise."""
+    tables = dropouts(6, SPARSE | {"rate": 0.9}, size=2) | NOISE
+    parent = trained(tmp_path / "parent", tables | {"run": tables["run"] | {"requests": 1}}, "plain")
+    gone = Request.of([], parent.original.samples[0])
+    child = unlearn(parent, "retrain", gone, tmp_path / "child", data=tiny_dataset())
+    assert not any(0 in hiding_nobody(parent, number) for number in (1, 2, 3))
+    assert all(0 in hiding_nobody(child, number) and not untrained(child, number) for number in (1, 2, 3))
+    found = examined(child)
+    assert found.verdict == "PASS", (found.shows, found.details)
+    opened = {(one.round, one.buffer): terms_of(one).members for one in messages(child) if one.step == "terms"}
+    assert len(opened) == 9
+    with_her = [(number, members) for (number, _), members in opened.items() if 0 in members]
+    assert {*with_her} <= {*noise_alone(child, _checked(child, known_of(child, None)))}
+
+
+def test_a_buffer_is_left_out_for_no_reason_where_everybody_counts(tmp_path):
+    """Who drew no samples is not told, and no honest server discards a buffer for her: she sends noise."""
+    view = seal(trained(tmp_path / "run", dropouts(6, SPARSE, size=2) | NOISE, "plain"), tmp_path / "view")
+    found = looked_at(left_out(view, 2, 1))
+    assert found.verdict == "FAIL"
+    assert [line.split(" of clients")[0] for line in found.details] == ["round 2, buffer: nothing"]
+
+
+def test_who_drew_samples_in_a_later_step_has_trained(tmp_path):
+    run = trained(tmp_path / "run", dropouts(6, SPARSE | {"steps": 2}, rounds=6, size=3), "plain")
+    drew = {n: [{c for c in range(6) if run.plan.batch(n, step, c, 0)} for step in (1, 2)] for n in range(1, 7)}
+    assert all(any(some - other for some, other in pairs) for pairs in (drew.values(), map(reversed, drew.values())))
+    assert {n: hiding_nobody(run, n) for n in drew} == {n: {*range(6)} - one - two for n, (one, two) in drew.items()}
+    assert examined(run).verdict == "PASS"
+
+
+class Undivided(AvailabilityLaw):
+    """A law of a stranger: gradients of a batch, which can be empty, are divided by its length."""
+
+    divisor, name = 0, "undivided"
+
+
+def test_under_the_law_of_a_stranger_noise_alone_is_counted_too(tmp_path, monkeypatch):
+    """Whoever has samples and drew none takes her steps with noise, and counts."""
+    law = Undivided(6, StaticProbability(Fraction(1)), PoissonBatches(1, Fraction("0.12"), 24, 3))
+    monkeypatch.setattr(Dropouts, "law", law)
+    run = trained(tmp_path / "run", dropouts(6, SPARSE, rounds=6, size=2) | NOISE, "plain")
+    assert not run.exchange.counts_all(run.law)
+    drew = {n: {c for c in range(6) if run.plan.batch(n, 1, c, 0)} for n in range(1, 7)}
+    opened = sorted((one.round, terms_of(one).members) for one in messages(run) if one.step == "terms")
+    due = [(number, members) for number, members in opened if len({*members} & drew[number]) < 2]
+    assert due
+    assert sorted(noise_alone(run, _checked(run, known_of(run, None)))) == due
 
 
 def test_in_plain_a_sum_that_does_not_open_is_sent_by_nobody(tmp_path):

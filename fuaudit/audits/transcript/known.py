@@ -102,8 +102,6 @@ def noise_alone(run: Run, checked: Checked) -> list[tuple[int, tuple[int, ...]]]
 
     Where noise does not count, such a sum is wrong: see :func:`wrong_opened`.
     """
-    if not run.exchange.counts_all(run.law):
-        return []
     rounds = {event["round"]: hiding_nobody(run, event["round"]) for event in told_rounds(run)}
     return [
         (number, one.members)
