@@ -1,7 +1,8 @@
 """Exposure: exact chances against every order of the clients, and the least sums against real suites."""
 
+from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import log
 
 import numpy as np
@@ -154,6 +155,15 @@ def test_who_has_no_samples_has_no_secrets_either(suite, size):
     for empty, colluders in ((e, c) for e in range(size) for c in range(1, size - e)):
         opens = colluders >= partners_needed(suite, buffer) or colluders + empty == size - 1
         assert Alike(1, (buffer,), empty).chance(suite, colluders) == opens, (colluders, empty)
+
+
+def test_in_a_round_of_nobody_with_samples_no_row_is_open():
+    """Also in plain, and whoever colludes; other rounds count as they are."""
+    idle, busy = Alike(2, (Buffer(3, 3),), 3), Alike(1, (Buffer(3, 3),), 2)
+    for suite, colluders in product(("plain", "bfv", None), range(4)):
+        assert idle.chance(suite, colluders) == 0
+    assert (Sums("bfv", (idle,), 0, 0, ()).fewest, Sums("plain", (idle, busy), 0, 0, ()).empty) == (None, 3)
+    assert Sums("bfv", (idle, replace(busy, empty=0)), 0, 0, ()).over(2) == (1, 1)
 
 
 def test_rounds_with_few_clients_are_counted_as_they_were():

@@ -1092,6 +1092,15 @@ def test_the_model_of_another_round_is_a_fail_all_the_same(copied, first_round_u
     )  # fmt: skip
 
 
+def test_a_round_of_which_a_sum_was_not_made_again_is_not_said_to_fail(tmp_path, request):
+    """Two of its three sums are unknown, and a rule that needs two rows has one: it was opened for something."""
+    tables = published(FEDREP, {"use": "multi-krum", "byzantine": 0, "keep": 2}, clients=6)
+    view = seal(trained(tmp_path / "run", tables, "bfv+mask"), tmp_path / "view")
+    request.getfixturevalue("first_round_unmade")
+    found = looked_at(view)
+    assert (found.verdict, [line[:7] for line in found.details]) == ("INCONCLUSIVE", ["round 1"] * 2), found.details
+
+
 @pytest.mark.parametrize(("suite", "step"), [("bfv", "send"), ("bfv+mask", "announce"), ("mask", "send")])
 def test_a_client_who_was_left_out_of_a_sum_is_found(tmp_path, suite, step, monkeypatch):
     """Three of four suffice, and all answer in a training: here the server left one out, and divided by three."""

@@ -219,6 +219,8 @@ def test_columns_that_clients_agreed_on_have_to_be_told(made):
     missing = made.checked(written([*lots, *rest]), agrees=True).wrong
     assert [one.sentence for one in missing] == ["the server did not tell the columns that clients agreed on"]
     found(made, [*lots, said, *rest], "order", "the server told columns, and clients agree on none")
+    nobodys = made.checked(written([said, *rest]), agrees=True, ends={}, buffers=None).wrong
+    assert [one.sentence for one in nobodys] == ["there are contributions to a lot, and nobody committed to any"]
     alone = made.checked(written([*lots, said]), agrees=True).wrong
     assert [one.sentence for one in alone] == ["the server told columns, and no sum was asked for"]
 
@@ -536,6 +538,24 @@ def test_keys_of_others_than_the_roster(made):
     assert any(one.kind == "roster" for one in twice.wrong)
 
 
+@pytest.mark.parametrize("party", ["witness", "holder"])
+def test_a_witness_or_a_key_holder_who_is_another_party_is_in_no_roster(trainings, party):
+    """Who signs that a sum is one is nobody who gains by it."""
+    made = trainings["bfv"]
+    other = made.signers.holder if party == "witness" else made.signers.witness
+    for key in (made.keys[0], other.public):
+        wrong = made.checked(**{party: key}).wrong
+        assert [one.sentence for one in wrong if one.kind == "roster"] == [f"2 parties have the key {key[:8]}... each"]
+
+
+def test_terms_of_another_version_of_the_library_are_not_those_of_this_training(made, monkeypatch):
+    """What its encoding makes of numbers is the same in one version alone."""
+    monkeypatch.setattr(room, "LIBRARY", "another 1.0")
+    assert [one.sentence for one in made.checked().wrong] == [
+        "the terms have another version of the library than this training"
+    ]
+
+
 # lots
 
 
@@ -843,6 +863,8 @@ def test_discarded_masked_rows_are_unmasked_for_those_who_came(trainings):
     body = names_digest((0, 1)) + of.body[32:]
     changed = Message.signed("unmask", of.sender, body, terms, made.signers.clients[of.sender])
     found(made, front + [changed if one is of else one for one in record], "sum", "unmasks another sum")
+    unnamed = [one for one in record if one.step != "came"]
+    found(made, front + unnamed, "sum", "0 messages of step came came, where one is due")
 
 
 def test_whoever_did_not_come_unmasks_no_discarded_sum():
@@ -921,6 +943,16 @@ def test_a_client_who_signs_a_wrong_share_is_named_and_the_sum_is_made_without_i
     checked = made.checked(written(other), **free)
     assert (checked.wrong, [*checked.liars]) == ((), [(1, 0, 2)])
     assert checked.opened[1, 0].sums.tolist() == rows.sum(axis=0).tolist()
+
+
+def test_a_buffer_in_the_open_was_not_discarded_where_as_many_rows_came_as_it_opens_from():
+    made = Training("plain", rounds=0, clients=4, smallest=3)
+    made.rounds, record = 1, made.kept.transcript.record
+    made.open(rows_of(4, COLUMNS), (0, 1, 2, 3), (1, 0), {}, record)
+    messages, free = ended_by_a_discard(made), {"ends": {}, "buffers": None}
+    for silent, wrong in ((0, True), (1, True), (2, False)):
+        left = [one for one in messages if one.step != "send" or one.sender >= silent]
+        assert [one.kind for one in made.checked(written(left), **free).wrong] == ["sum"] * wrong
 
 
 @pytest.mark.parametrize("suite", KEYED)

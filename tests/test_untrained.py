@@ -97,16 +97,21 @@ def all_that_came(self, size, came, trained):
     return trained >= 1 and (came == size or self.smallest != "complete")
 
 
-def lonely(run):
-    """Rounds and buffers of which a sum was opened, with one client who drew samples, by the plan."""
-    found, of = [], {}
+def drawing(run):
+    """Rounds and buffers of which a sum was opened, and how many of its clients drew samples, by the plan."""
+    found, of = {}, {}
     for one in messages(run):
         if one.step == "terms":
             of[one.round, one.buffer] = terms_of(one).members
         if one.step in ("opened", "receipt"):
             drew = [client for client in of[one.round, one.buffer] if run.plan.batch(one.round, 1, client, 0)]
-            found += [(one.round, one.buffer)] if len(drew) < 2 else []
+            found[one.round, one.buffer] = len(drew)
     return found
+
+
+def lonely(run):
+    """Those of which one client drew samples."""
+    return [at for at, drew in drawing(run).items() if drew < 2]
 
 
 def test_a_sum_of_one_client_who_drew_samples_is_found_by_the_plan_and_named_of_a_view(tmp_path, monkeypatch):
@@ -119,6 +124,8 @@ def test_a_sum_of_one_client_who_drew_samples_is_found_by_the_plan_and_named_of_
     assert whole.verdict == "FAIL"
     told = [line for line in whole.details if "1 have samples in this round" in line]
     assert [line.split(", sum")[0] for line in told] == [f"round {at}, buffer {buffer}" for at, buffer in alone]
+    pairs = sum("2 have samples in this round" in line for line in whole.details)  # of three an honest one opens none
+    assert pairs == sum(drew == 2 for drew in drawing(run).values())
     assert view.verdict == "PASS"
     assert sum("batches of the config's law can be empty" in line for line in view.assumptions) == 1
 
@@ -182,6 +189,15 @@ def test_who_drew_samples_in_a_later_step_has_trained(tmp_path):
     assert all(any(some - other for some, other in pairs) for pairs in (drew.values(), map(reversed, drew.values())))
     assert {n: hiding_nobody(run, n) for n in drew} == {n: {*range(6)} - one - two for n, (one, two) in drew.items()}
     assert examined(run).verdict == "PASS"
+
+
+def test_a_sum_that_is_left_alone_with_noise_and_one_row_of_data_is_counted_as_both(tmp_path):
+    run = trained(tmp_path / "run", dropouts(2, SPARSE, rounds=6, size=2) | NOISE, "plain")
+    drew = {number: count for (number, _), count in drawing(run).items()}
+    assert {*drew.values()} >= {0, 1}
+    checked = _checked(run, known_of(run, None))
+    assert left_alone(run, checked) == [(number, (0, 1)) for number in drew]
+    assert noise_alone(run, checked) == [(number, (0, 1)) for number, count in drew.items() if count < 2]
 
 
 class Undivided(AvailabilityLaw):
