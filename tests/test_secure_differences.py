@@ -68,6 +68,7 @@ def test_without_noise_no_child_passes_whose_model_is_another_one(tmp_path, monk
 
 def test_noise_below_a_step_is_none(tmp_path, monkeypatch):
     parent = trained(tmp_path / "parent", FEDAVG | ALL_ROWS | NOTHING, "plain")
+    assert examined(parent, None).verdict == "PASS"  # beside no other sums nothing has to be hidden
     with pytest.raises(UsageError, match=r"0\.000102 steps of the numbers that are opened.*below one step"):
         unlearn(parent, "fats", Request.of([0]), tmp_path / "no", data=tiny_dataset(), allow_inexact=True)
     found = examined(child_of(parent, tmp_path / "child", "fats", monkeypatch), parent)

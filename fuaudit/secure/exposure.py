@@ -43,7 +43,7 @@ def buffers_under(suite: str | None, pairs: Iterable[tuple[int, int]], trained: 
 
 
 def fewest(suite: str | None, buffer: Buffer) -> int:
-    """From how many rows on a buffer opens under a suite, where the server says who did not come.
+    """From how many rows on a buffer opens under a suite, from 2, where the server says who did not come.
 
     None is a sum that nobody can look into, by whatever means. ``docs/secure-aggregation.md`` has these bounds.
     """
@@ -58,7 +58,7 @@ def partners_needed(suite: str | None, buffer: Buffer) -> int:
     server tells some clients that a row came, and the others that it did not, and each tells a share of one secret.
     """
     few = fewest(suite, buffer)
-    if not 2 <= few <= buffer.size:
+    if few > buffer.size:
         return buffer.size
     if suite == "plain":
         return 0
@@ -103,7 +103,7 @@ def _opened(suite: str | None, buffer: Buffer, others: int, colluders: int, empt
         for bad in range(partners + 1)
         for known in range(partners - bad + 1)
         if (bad >= needed and buffer.size - known >= buffer.trained)
-        or (bad + known >= few - 1 >= 1 and bad >= buffer.trained - 1)
+        or (bad + known >= few - 1 and bad >= buffer.trained - 1)
     )
     return Fraction(ways, comb(others, partners))
 
