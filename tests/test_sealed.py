@@ -604,6 +604,9 @@ def test_a_sum_that_a_byzantine_client_is_said_to_have_spoilt_is_what_a_pass_res
     late = shutil.copytree(path, tmp_path / "of another reason")
     found = looked_at(left_out(load_run(late), 2, bad, suspected(*buffers[bad]) | {"why": "late"}))
     assert (found.verdict, "no buffer that was discarded as not finite" in found.details[0]) == ("FAIL", True)
+    twice = shutil.copytree(path, tmp_path / "told twice")
+    found = looked_at(left_out(load_run(twice), 2, bad, *[suspected(*buffers[bad])] * 2))
+    assert (found.verdict, "suspected something, twice" in found.details[0]) == ("FAIL", True), found.details
     other = buffers[1 - bad]
     found = looked_at(left_out(load_run(path), 2, 1 - bad, suspected(*buffers[bad])))
     assert (found.verdict, f"clients {buffers[bad]}, who are no buffer" in found.details[0]) == ("FAIL", True), other
@@ -807,6 +810,8 @@ def test_other_trainings_pass(tmp_path, monkeypatch, name):
     if name == "rounds without clients":
         sizes = [len(cohort) for cohort in run.participation["cohorts"]]
         assert min(sizes) < 2 <= max(sizes)
+        assert {1} < {*sizes}
+        assert sums_of(run).places == max(sizes)  # one alone in a round is no reason to tell of no sums
     if name == "several buffers that are discarded":  # half of those that are left may be bad, but for who is found
         assert all(
             2 <= [one["kind"] for one in line["told"]].count("suspected") <= 3 for line in run.ledger.of_kind("round")

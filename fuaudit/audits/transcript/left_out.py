@@ -54,18 +54,18 @@ def _wrong_sums(told: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> Iter
 
 
 def _wrong_suspects(run: Run, told: Sequence[Mapping[str, Any]], unplayed: Sequence[Members]) -> Iterator[str]:
-    """Suspects who are no buffer that was left out, are told twice, or of whom none is Byzantine by the config."""
-    left = [*unplayed]
+    """Suspects who are no buffer that was left out, or of whom none is Byzantine by the config.
+
+    That nobody is told twice, :func:`~.events.wrong_events` sees to.
+    """
     for one in told:
         if one["kind"] != "suspected":
             continue
         clients = tuple(one["clients"])
-        if clients not in left or one["why"] != NOT_FINITE:
+        if clients not in unplayed or one["why"] != NOT_FINITE:
             yield f"the ledger suspects clients {clients}, who are no buffer that was discarded as {NOT_FINITE}"
         elif not {*clients} & run.exchange.deviating:
             yield f"the ledger suspects clients {clients}, and by the config each of them is honest"
-        else:
-            left.remove(clients)
 
 
 def _wrong_silence(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
