@@ -550,7 +550,7 @@ def test_a_witness_or_a_key_holder_who_is_another_party_is_in_no_roster(training
 
 def test_terms_of_another_version_of_the_library_are_not_those_of_this_training(made, monkeypatch):
     """What its encoding makes of numbers is the same in one version alone."""
-    monkeypatch.setattr(room, "LIBRARY", "another 1.0")
+    monkeypatch.setattr(buffers, "LIBRARY", "another 1.0")
     assert [one.sentence for one in made.checked().wrong] == [
         "the terms have another version of the library than this training"
     ]

@@ -172,7 +172,7 @@ def test_whoever_has_no_samples_counts_where_everybody_does_and_her_noise_hides_
     opened = {(one.round, one.buffer): terms_of(one).members for one in messages(child) if one.step == "terms"}
     assert len(opened) == 9
     with_her = [(number, members) for (number, _), members in opened.items() if 0 in members]
-    assert {*with_her} <= {*noise_alone(child, _checked(child, known_of(child, None)))}
+    assert {*with_her} <= {*noise_alone(child, _checked(child, known_of(child)))}
 
 
 def test_a_buffer_is_left_out_for_no_reason_where_everybody_counts(tmp_path):
@@ -195,7 +195,7 @@ def test_a_sum_that_is_left_alone_with_noise_and_one_row_of_data_is_counted_as_b
     run = trained(tmp_path / "run", dropouts(2, SPARSE, rounds=6, size=2) | NOISE, "plain")
     drew = {number: count for (number, _), count in drawing(run).items()}
     assert {*drew.values()} >= {0, 1}
-    checked = _checked(run, known_of(run, None))
+    checked = _checked(run, known_of(run))
     assert left_alone(run, checked) == [(number, (0, 1)) for number in drew]
     assert noise_alone(run, checked) == [(number, (0, 1)) for number, count in drew.items() if count < 2]
 
@@ -216,7 +216,7 @@ def test_under_the_law_of_a_stranger_noise_alone_is_counted_too(tmp_path, monkey
     opened = sorted((one.round, terms_of(one).members) for one in messages(run) if one.step == "terms")
     due = [(number, members) for number, members in opened if len({*members} & drew[number]) < 2]
     assert due
-    assert sorted(noise_alone(run, _checked(run, known_of(run, None)))) == due
+    assert sorted(noise_alone(run, _checked(run, known_of(run)))) == due
 
 
 def test_in_plain_a_sum_that_does_not_open_is_sent_by_nobody(tmp_path):
