@@ -258,6 +258,33 @@ def test_a_run_that_was_stopped_goes_on_as_it_would_have(whole, tmp_path, at):
     assert resume(tmp_path / "stopped").digest == child.digest
 
 
+def test_secrets_of_a_child_that_do_not_follow_from_its_parents_are_refused(tmp_path, bytes_of):
+    """No salt gives them away where clients keep nothing: the draws would be some that nobody committed to."""
+    parent = train(tables([{"use": "test-clip-and-noise"}]), tmp_path / "parent", secret=secret(1))
+    request, out = Request.of([drawn_client(parent)]), tmp_path / "child"
+    whole = unlearn(parent, "fats", request, tmp_path / "whole")
+    assert not [name for name in whole.files if name.startswith("clients/0")]
+
+    def progress(doing, number, of):
+        raise Stop
+
+    with pytest.raises(Stop):
+        unlearn(parent, "fats", request, out, progress=progress)
+    table = RunWriter(out).run.secrets
+    first, last = table.generations
+    for other in (
+        replace(table, generations=(first, last | {min(last): bytes(32)})),
+        replace(table, shared=(table.shared[0], bytes(32))),
+    ):
+        RunWriter(out).write(SECRETS, other.table(whole.opening))
+        before = bytes_of(out)
+        with pytest.raises(EvidenceError, match="do not follow from those of"):
+            resume(out)
+        assert bytes_of(out) == before
+    RunWriter(out).write(SECRETS, table.table(whole.opening))
+    assert resume(out).digest == whole.digest
+
+
 def test_what_is_stored_must_fit_before_a_run_goes_on(tmp_path):
     def progress(doing, number, of):
         if doing == "rounds" and number >= 3:

@@ -4,6 +4,7 @@ import shutil
 import sys
 import tracemalloc
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,23 +27,26 @@ from tests_support import run as command
 
 from fuaudit import load_run, receive, receive_child, receive_rest, train, unlearn, verify
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.formats.forms import parse_arrays, tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.reporting import render
 from fuaudit.runs.account import account_of
 from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.layout import RECEIVED, of_round
+from fuaudit.runs.layout import CHECKPOINT, CONFIG, LEDGER, RECEIVED, of_round
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.asking import are_columns
 from fuaudit.training.events import REJECTED_FOR, Rejected
+from fuaudit.training.setup import setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.examine import examine
 from fuaudit.verification.gather import gather
 from fuaudit.workflow.inbox import Inbox
 from fuaudit.workflow.prune import prune
+from fuaudit.workflow.receiving import receiving, size_of_records
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.train import size_of_run
 from fuaudit.workflow.unlearn import begun_child
 
 DATA, SECRET = tiny_dataset(), secret(3)
@@ -610,6 +614,83 @@ def test_a_child_that_was_left_goes_on(parent, simulated, late, tmp_path):
         child = reception.close()
     assert torch.equal(child.model, like.model)
     assert of_run(child)["integrity"].verdict == "PASS"
+
+
+def other_rows():
+    """The data with one row that is another."""
+    return replace(DATA, inputs=torch.cat([DATA.inputs[:1] + 1, DATA.inputs[1:]]))
+
+
+def shorter(content):
+    arrays = dict(parse_arrays(content, Path()))
+    return tensor_bytes(arrays | {"rows": arrays["rows"][:, :-1]})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "data", "words"),
+    [
+        (of_round(CHECKPOINT, 1), None, DATA, "is not the model that the ledger names"),
+        (of_round(RECEIVED, 2), shorter, DATA, "rows of another length"),
+        (of_round(RECEIVED, 2), lambda content: b"", DATA, of_round(RECEIVED, 2)),
+        (of_round(RECEIVED, 9), lambda content: content, DATA, "is of none of its rounds"),
+        (CONFIG, lambda content: content + b"[budget]\nepsilon = 9.0\ndelta = 1e-5\n", DATA, "budget"),
+        (LEDGER, lambda content: content, other_rows(), "is not what .* committed to"),
+    ],
+    ids=["a model", "a record", "no record", "a round that there is not", "a config", "rows"],
+)
+def test_a_run_that_cannot_go_on_is_left_as_it_was(simulated, messages, tmp_path, bytes_of, name, change, data, words):
+    """With the torn line, and the line of the round whose model is not there."""
+    rounds, out = deliveries(simulated("each round stored"), DATA), tmp_path / "run"
+    with receive(simulated("each round stored").config.tables(), out, DATA, SECRET) as reception:
+        for number in (1, 2):
+            hand_in(reception, rounds[number])
+            reception.advance()
+    (out / of_round(CHECKPOINT, 2)).unlink()
+    (out / LEDGER).write_bytes((out / LEDGER).read_bytes() + b'{"torn"')
+    (out / "ledger.jsonl.partial").write_bytes(b"torn")
+    whole = bytes_of(out)
+    content = whole.get(name) or whole[of_round(RECEIVED, 1)]
+    (out / name).write_bytes(change(content) if change else whole[of_round(CHECKPOINT, 0)])
+    before = bytes_of(out)
+    with pytest.raises((EvidenceError, UsageError), match=words), receive_rest(out, data):
+        pass
+    assert bytes_of(out) == before
+    (out / name).write_bytes(content)
+    if name not in whole:
+        (out / name).unlink()
+    with receive_rest(out, DATA) as reception:
+        assert reception.round.number == 3
+        while reception.round is not None:
+            hand_in(reception, rounds[reception.round.number])
+            reception.advance()
+        assert reception.close().digest == messages("each round stored").digest
+
+
+def test_a_child_of_messages_whose_parent_is_not_at_hand_is_left_as_it_was(parent, late, tmp_path, bytes_of):
+    with receive_child(parent, "fats", Request.of([late]), tmp_path / "child", data=DATA):
+        pass
+    out = shutil.copytree(tmp_path / "child", tmp_path / "lonely" / "child")
+    (out / LEDGER).write_bytes((out / LEDGER).read_bytes() + b'{"torn"')
+    before = bytes_of(out)
+    with pytest.raises(EvidenceError, match="is not at hand"), receive_rest(out, DATA):
+        pass
+    assert bytes_of(out) == before
+    with receive_rest(out, DATA, parent.path) as reception:
+        assert reception.round is not None
+
+
+def test_a_child_for_whose_records_there_is_no_room_is_not_begun(parent, late, tmp_path, monkeypatch):
+    ready = receiving(setup(parent.config, DATA))
+    room, records = (size(ready, parent.plan.retained) for size in (size_of_run, size_of_records))
+    assert records > 2
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=room + records // 2))
+    with (
+        pytest.raises(StorageError, match="the run needs about"),
+        receive_child(parent, "fats", Request.of([late]), tmp_path / "child", data=DATA),
+    ):
+        pass
+    assert not (tmp_path / "child").exists()
 
 
 def test_a_simulated_run_does_not_go_on_with_messages(simulated, tmp_path):

@@ -32,9 +32,9 @@ def body_of(folder: Path, number: int) -> bytes | None:
     return read_bytes(path, limit_of(BODIES)) if path.exists() else None
 
 
-def names_of_transcript(folder: Path) -> list[str]:
-    """The paths of the transcript's files in the folder of a run."""
-    return [name for name in names_in(folder) if name.startswith(TRANSCRIPT_FOLDER)]
+def names_of_transcript(folder: Path, torn: bool = False) -> list[str]:
+    """The paths of the transcript's files in the folder of a run; ``torn``: as :func:`names_in` takes it."""
+    return [name for name in names_in(folder, torn) if name.startswith(TRANSCRIPT_FOLDER)]
 
 
 def given_up(folder: Path) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,10 +21,9 @@ from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.formats.files import claimed
-from fuaudit.plans import Plan, Population, Request
+from fuaudit.plans import Plan, Request
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.ancestors import parent_of
-from fuaudit.runs.layout import stored_rounds
+from fuaudit.runs.layout import RECEIVED, of_round, stored_rounds
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
@@ -34,12 +32,12 @@ from fuaudit.training.events import LATE, NOT_IN_ROUND, Rejected
 from fuaudit.training.execute import RoundState, execute, require_finite
 from fuaudit.training.received import Received
 from fuaudit.training.setup import Setup, setup
-from fuaudit.workflow.append import mend_ledger
+from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.commit import Promise
 from fuaudit.workflow.inbox import Inbox, whole
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.receiving import receiving
-from fuaudit.workflow.resume import remove_torn, require_fitting, require_next_secrets
+from fuaudit.workflow.receiving import receiving, size_of_records
+from fuaudit.workflow.resume import parent_at_hand, remove_torn, require_fitting
 from fuaudit.workflow.train import complete, prepare, size_of_run, state_after, store_round
 from fuaudit.workflow.unlearn import begun_child, keep_rounds
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
@@ -296,12 +294,6 @@ def receive(
         yield reception
 
 
-def size_of_records(ready: Setup, population: Population) -> int:
-    """About how many bytes records take at most."""
-    law, element = ready.learner.law, torch.empty(0, dtype=ready.procedure.dtype).element_size()
-    return int(law.rounds * law.places(population.of_laws) * ready.procedure.layout.dimension * element)
-
-
 @contextmanager
 def receive_child(
     parent: Run | Path | str,
@@ -324,8 +316,7 @@ def receive_child(
             clients know what they keep.
     """
     with begun_child(parent, name, request, out, options, data, allow_inexact, received=True) as child:
-        ready, retained = receiving(child.ready), child.plan.retained
-        require_space(Path(out), size_of_run(ready, retained) + size_of_records(ready, retained))
+        ready = receiving(child.ready)
         with threads_restored():
             keep_rounds(child.writer, child.ready, child.parent, child.plan)
             reception = Reception(child.writer, ready, child.plan, child.plan.law.rounds)
@@ -347,26 +338,37 @@ def receive_rest(
     folder = Path(path)
     require_begun(folder)
     with claimed(folder):
-        remove_torn(folder)
+        # All that can be refused is looked at first: a refusal leaves the folder as it was.
         info, config = read_info(folder), read_config_of(folder)
         if not info.get("received"):
             raise UsageError(f"the rounds of {folder} do not come in messages", "Go on with: fuaudit resume FOLDER.")
         stored = RunWriter(folder).stored
-        ledger = mend_ledger(folder, max(stored, default=0))
-        unfinished = Run(folder, "", info, {}, ledger, config)
-        writer = RunWriter(folder, ledger, unfinished.salt)
+        unfinished = Run(folder, "", info, {}, unmended(folder), config)
         require_fitting(unfinished, stored)
         plain = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, plain.dataset)
         ready = receiving(plain)
+        _require_usable(unfinished, ready)
+        above = parent_at_hand(unfinished, parent) if unfinished.is_child else None
         with threads_restored():
-            if unfinished.is_child:
-                above = parent_of(unfinished, parent)
-                if not isinstance(above, Run):
-                    raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder as parent.")
-                require_next_secrets(unfinished, above)
+            here = Platform.here(plain, max(stored, default=0))
+        # What a kill left is cut, and the run goes on.
+        remove_torn(folder)
+        writer = RunWriter(folder, mend_ledger(folder, max(stored, default=0)), unfinished.salt)
+        with threads_restored():
+            if above is not None:
                 keep_rounds(writer, plain, above, unfinished.plan)
             else:
-                writer.record_platform(Platform.here(plain, max(stored, default=0)))
+                writer.record_platform(here)
             reception = Reception(writer, ready, unfinished.plan, info["rounds_executed"])
         yield reception
+
+
+def _require_usable(run: Run, ready: Setup) -> None:
+    """Raises EvidenceError where what came of a round cannot have come: rounds are made from it again."""
+    sums, dimension = run.exchange.transport.shows == "sums", ready.procedure.layout.dimension
+    for number, record in run.received.items():
+        if not 1 <= number <= run.rounds_executed:
+            raise EvidenceError(f"{run.path} has {of_round(RECEIVED, number)}, which is of none of its rounds")
+        for wrong in record.wrong(run.plan.cohort(number), dimension, run.exchange.agrees, sums):
+            raise EvidenceError(f"{run.path} has {wrong} in {of_round(RECEIVED, number)}")

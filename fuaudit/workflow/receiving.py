@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from fuaudit.errors import UsageError
+from fuaudit.plans import Population
 from fuaudit.training.rounds import SOLVER, owner_of
 from fuaudit.training.setup import Setup
 
@@ -25,3 +28,9 @@ def receiving(ready: Setup) -> Setup:
             "A record has room for updates alone: take another solver.",
         )
     return replace(ready, procedure=procedure)
+
+
+def size_of_records(ready: Setup, population: Population) -> int:
+    """About how many bytes records take at most."""
+    law, element = ready.learner.law, torch.empty(0, dtype=ready.procedure.dtype).element_size()
+    return int(law.rounds * law.places(population.of_laws) * ready.procedure.layout.dimension * element)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuaudit.commitments.secrets import Renewal
 from fuaudit.data.dataset import Dataset
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
@@ -22,11 +22,12 @@ from fuaudit.runs.run import Run, read_config_of, read_info, require_begun, requ
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
+from fuaudit.unlearning.protocol import is_editor
 from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.secured import books_of, require_same_platform, secured
+from fuaudit.workflow.secured import books_of, remembering, require_same_platform, require_secured, secured
 from fuaudit.workflow.train import finish
-from fuaudit.workflow.transcripts import has_messages, keeper_behind
+from fuaudit.workflow.transcripts import Mending, has_messages, keeper_behind, mending_of
 from fuaudit.workflow.unlearn import carry_out
 from fuaudit.workflow.writer import RunWriter
 
@@ -54,36 +55,37 @@ def resume(
     require_begun(folder)
     require_not_given_up(folder)
     with claimed(folder):
-        remove_torn(folder)
+        # 1. All that can be refused is looked at. Nothing is written, so a refusal leaves the folder as it was.
         info, config = read_info(folder), read_config_of(folder)
         if info.get("received"):
             raise UsageError(
                 f"the rounds of {folder} come in messages, and nothing here makes them",
                 "Go on with it from Python: with receive_rest(FOLDER) as reception.",
             )
-        # 1. All that can be refused is looked at. Nothing is written, so a refusal leaves the folder as it was.
         stored = RunWriter(folder).stored
         done = stored[-1] if stored else 0
         unfinished = Run(folder, "", info, {}, unmended(folder), config)
         require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
+        plan = unfinished.plan
         require_committed(unfinished, ready.dataset)
-        require_memory(ready, unfinished.plan.retained)
-        above = _parent_at_hand(unfinished, parent) if info["kind"] == "unlearning" else None
+        require_memory(ready, plan.retained)
+        above = parent_at_hand(unfinished, parent) if info["kind"] == "unlearning" else None
         here, suite = Platform.here(ready, done), suite_of(unfinished.ledger)
-        if suite is not None:
-            require_same_platform(unfinished.ledger, has_messages(folder), here)
+        require_secured(ready, suite, plan.retained, apart)
+        edits = above is not None and is_editor(unfinished.unlearner)
+        mending = None if suite is None else _looked_at(unfinished, done, here)
         # 2. What a kill left is cut. A kill here loses nothing that step 1 looks at.
-        edits = above is not None and unfinished.info["unlearner"]["kind"] == "editor"
+        remove_torn(folder)
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
-        keeper = None if suite is None else keeper_behind(folder, done)
+        keeper = None if mending is None else keeper_behind(folder, mending)
         # 3. The run goes on.
         writer = RunWriter(folder, ledger, unfinished.salt, keeper)
         if above is not None:
-            return carry_out(writer, ready, above, unfinished.plan, progress, apart=apart)
+            return carry_out(writer, ready, above, plan, progress, apart=apart)
         writer.record_platform(here)
-        with secured(ready, suite, books_of(writer, unfinished.plan), apart) as sums:
-            return finish(writer, sums, unfinished.plan, info["rounds_executed"], progress)
+        with secured(ready, suite, books_of(writer, plan), apart) as sums:
+            return finish(writer, sums, plan, info["rounds_executed"], progress)
 
 
 def remove_torn(folder: Path) -> None:
@@ -93,11 +95,27 @@ def remove_torn(folder: Path) -> None:
             torn.unlink()
 
 
-def _parent_at_hand(run: Run, parent: Path | None) -> Run:
-    """The parent of an unlearning, from which its secrets follow; EvidenceError where it is not at hand."""
+def _looked_at(run: Run, done: int, here: Platform) -> Mending:
+    """What stays of the transcript of an unfinished run, once all of it was looked at that can be refused."""
+    require_same_platform(run.ledger, has_messages(run.path), here)
+    mending = mending_of(run.path, run.ledger, done)
+    remembering(run, mending.keeper(run.path), run.plan)
+    return mending
+
+
+def parent_at_hand(run: Run, parent: Path | None) -> Run:
+    """The parent of an unlearning, from which its secrets follow.
+
+    Raises:
+        EvidenceError: it is not at hand, or only a view of it is, or the secrets do not follow from it.
+    """
     above = parent_of(run, parent)
     if above is None or isinstance(above, Tombstone):
         raise EvidenceError(f"the parent of {run.path} is not at hand", "Give its folder with --parent.")
+    if above.redacted or above.sealed:
+        raise RedactedError(
+            f"{above.path} lacks what is the clients' own, and a child goes on from it", "Give the whole parent."
+        )
     require_next_secrets(run, above)
     return above
 
@@ -116,7 +134,7 @@ def require_fitting(run: Run, stored: Sequence[int]) -> None:
 
 def require_next_secrets(run: Run, parent: Run) -> None:
     """Raises EvidenceError where the secrets of a child do not follow from those of its parent."""
-    if run.secrets is None or parent.redacted:
+    if run.secrets is None:
         return
     renewal = Renewal(run.commitment, run.contexts[-1], run.info["unlearner"], parent.rounds_executed)
     if not parent.secrets or parent.secrets.after(run.plan.retained.samples, renewal) != run.secrets:

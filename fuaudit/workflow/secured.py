@@ -22,14 +22,14 @@ from fuaudit.runs.noise import Noise, noise_of
 from fuaudit.runs.platforms import Platform, platforms_of
 from fuaudit.runs.run import Run
 from fuaudit.secure.names import EXACT
-from fuaudit.secure.refusal import ANEW
+from fuaudit.secure.refusal import ANEW, RefusedError
 from fuaudit.secure.sizes import lot_bytes, recorded
 from fuaudit.secure.suites import Books, Suite, remembered
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.publishing import buffers_in, require_unpublished
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.workflow.transcripts import kept, messages_after
+from fuaudit.workflow.transcripts import Keeper, kept
 from fuaudit.workflow.writer import RunWriter
 
 
@@ -83,16 +83,24 @@ def _require_fitting(ready: Setup, suite: str) -> None:
 
 
 def books_of(writer: RunWriter, plan: Plan) -> Books:
-    """What the parties of a run that was begun remember: they sign by what it committed to, and all of it is kept.
+    """What the parties of a run that was begun remember; see :func:`remembering`."""
+    return Books() if writer.transcript is None else remembering(writer.run, writer.transcript, plan)
+
+
+def remembering(run: Run, keeper: Keeper, plan: Plan) -> Books:
+    """What the parties of a run remember: they sign by what it committed to, and all of it is kept.
 
     Of a round that broke off they know what they answered, and what was opened is not opened again. Of an attempt that
     was begun and told nobody they are new parties, which make the same sum.
+
+    Raises:
+        EvidenceError: the run has no secrets, or the messages of that round are none of one run.
     """
-    if writer.transcript is None:
-        return Books()
-    messages = messages_after(writer.path, writer.transcript.chain, max(writer.stored, default=0))
-    books = remembered(messages)
-    books.kept = kept(writer.run, writer.transcript, plan, messages)
+    try:
+        books = remembered(keeper.messages)
+        books.kept = kept(run, keeper, plan)
+    except RefusedError as error:
+        raise EvidenceError(f"the messages of the last round of {run.path} do not fit: {error.args[0]}") from None
     return books
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,7 +15,8 @@ from fuaudit.formats.files import append_bytes, read_bytes, storage, sync_folder
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.plans import Plan
 from fuaudit.plans.stage_draws import generation_of
-from fuaudit.runs.layout import BEGUN, BODIES, CHAIN, mode_of, of_round
+from fuaudit.runs.layout import BEGUN, BODIES, CHAIN, LEDGER, mode_of, of_round
+from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.transcripts import body_of, names_of_transcript
@@ -25,21 +26,25 @@ from fuaudit.secure.refusal import RefusedError
 from fuaudit.secure.streams import Ints
 from fuaudit.secure.suites import Kept
 from fuaudit.secure.terms import Lot, Opened, Terms, columns_bytes
-from fuaudit.secure.transcript import ENDS, Chain, Transcript, broke_off, messages_of, opened_in, read_chain
+from fuaudit.secure.transcript import ENDS, Chain, Transcript, broke_off, envelopes, messages_of, opened_in, read_chain
 
 
 class Keeper:
     """The transcript of a run that is growing. What ends a buffer is on disk before anybody is told of its sum.
 
-    What is begun is on disk before anything of it is sent. ``begun`` are terms of attempts that were there before it
-    was mended, by round and buffer.
+    What is begun is on disk before anything of it is sent. Of a round that broke off ``messages`` are those that stay,
+    and ``begun`` are terms of attempts that were there before it was mended, by round and buffer.
     """
 
     def __init__(
-        self, folder: Path, chain: Chain, begun: Mapping[tuple[int, int], Terms] = MappingProxyType({})
+        self,
+        folder: Path,
+        chain: Chain,
+        begun: Mapping[tuple[int, int], Terms] = MappingProxyType({}),
+        messages: tuple[Message, ...] = (),
     ) -> None:
         self._folder, self._durable, self._size = folder, False, len(chain.content)
-        self._transcript, self.chain, self.begun = Transcript(self._keep, chain), chain, begun
+        self._transcript, self.chain, self.begun, self.messages = Transcript(self._keep, chain), chain, begun, messages
 
     @property
     def head(self) -> str:
@@ -79,23 +84,81 @@ def has_messages(folder: Path) -> bool:
     return b"\n" in read_bytes(folder / CHAIN, limit_of(CHAIN))
 
 
-def keeper_behind(folder: Path, done: int) -> Keeper:
-    """The transcript of a run that goes on behind its last stored round, mended.
+@dataclass(frozen=True)
+class Mending:
+    """What stays of the transcript of a run that broke off. Nothing is written before :func:`keeper_behind`.
+
+    Attributes:
+        chain: what stays of it.
+        begun: round and buffer -> terms of the last attempt, in the round behind the last stored one.
+        lost: those of which the chain tells no longer. They lie beside it until the round is stored.
+        messages: those that stay of that round.
+    """
+
+    chain: Chain
+    begun: Mapping[tuple[int, int], Terms]
+    lost: Mapping[tuple[int, int], Terms]
+    messages: tuple[Message, ...]
+
+    def keeper(self, folder: Path) -> Keeper:
+        """The transcript as it goes on, once it is mended."""
+        return Keeper(folder, self.chain, self.begun, self.messages)
+
+
+def mending_of(folder: Path, ledger: Ledger, done: int) -> Mending:
+    """What a kill left behind the last stored round, and what of it stays: buffers of the next one that came to an end.
+
+    What was begun and not opened goes, with torn lines and envelopes: nobody was told of it. So does an attempt that
+    broke off, where a party was gone. Others that were discarded stay. All of it is looked at, and nothing is written.
+
+    Raises:
+        EvidenceError: a line is none, an envelope that stays or terms of what was begun are not those of the chain, the
+            ledger names another head after a stored round, or what lies beside the chain are no terms.
+    """
+    left = _left(folder)
+    chain = _mended(folder, left, done)
+    _require_told(folder, chain.cut(done), {
+        event["round"]: event["transcript"] for event in ledger.of_kind("round") if event["round"] <= done
+    })  # fmt: skip
+    for number in chain.cut(done).rounds:
+        for _ in envelopes(chain.of_round(number), _recorded(folder, chain, number), folder / of_round(BODIES, number)):
+            pass
+    last, stays = done + 1, chain.of_round(done + 1)
+    messages = messages_of(stays, _recorded(folder, chain, last), folder / of_round(BODIES, last)) if stays else ()
+    begun = {**_beside(folder, done), **_begun(folder, left, done)}
+    kept = _begun(folder, chain, done)
+    return Mending(chain, begun, {at: terms for at, terms in begun.items() if at not in kept}, messages)
+
+
+def _require_told(folder: Path, chain: Chain, told: Mapping[int, str]) -> None:
+    """Raises EvidenceError where the chain of stored rounds is not the one whose heads the ledger tells."""
+    if not {*chain.rounds} <= told.keys():
+        raise EvidenceError(f"{folder / CHAIN} has messages of other rounds than {LEDGER} tells of")
+    for number in sorted(told):
+        if told[number] != chain.head_after(number):
+            raise EvidenceError(f"{folder / CHAIN} has another head after round {number} than {LEDGER} names")
+
+
+def _recorded(folder: Path, chain: Chain, number: int) -> bytes:
+    """The envelopes of a round of which a chain tells, without what was written behind them; EvidenceError for less."""
+    content, size = body_of(folder, number) or b"", chain.size_of(number)
+    if len(content) < size:
+        raise EvidenceError(f"{folder / of_round(BODIES, number)} has fewer bytes than {CHAIN} tells")
+    return content[:size]
+
+
+def keeper_behind(folder: Path, mending: Mending) -> Keeper:
+    """The transcript of a run that goes on behind its last stored round: what does not stay is cut.
 
     Terms of what is cut are written beside it first. They stay until the round is stored: a kill at any instant leaves
     them there, or in the chain.
-
-    Raises:
-        EvidenceError: as :func:`mend_transcript`, or what lies beside the chain are no terms.
     """
-    begun, chain = begun_in(folder, done), _mended(folder, _left(folder), done)
-    lost = {at: terms for at, terms in begun.items() if at not in _begun(folder, chain, done)}
-    if lost:
+    if lost := mending.lost:
         write_bytes(folder / BEGUN, canonical_json([asdict(lost[at]) for at in sorted(lost)]), mode=mode_of(BEGUN))
-    chain = mend_transcript(folder, done)
+    _cut(folder, mending.chain)
     if not lost:
         _forget_begun(folder)
-    return Keeper(folder, chain, begun)
+    return mending.keeper(folder)
 
 
 def _forget_begun(folder: Path) -> None:
@@ -130,46 +193,48 @@ def _beside(folder: Path, done: int) -> dict[tuple[int, int], Terms]:
 
 
 def _begun(folder: Path, chain: Chain, done: int) -> dict[tuple[int, int], Terms]:
-    """Terms of the last attempts that a chain tells of, in the round behind the last stored one."""
-    body, at = body_of(folder, done + 1) or b"", 0
+    """Terms of the last attempts that a chain tells of, in the round behind the last stored one.
+
+    Terms are on disk before their line is. So EvidenceError where they are not there: what was begun is to be known.
+    """
+    path, at = folder / of_round(BODIES, done + 1), 0
+    body = body_of(folder, done + 1) or b""
     found: dict[tuple[int, int], Terms] = {}
     for entry in chain.of_round(done + 1):
         part, at = body[at : at + entry.size], at + entry.size
-        if entry.step == "terms" and hashlib.sha256(part).hexdigest() == entry.sha256:
-            found[entry.round, entry.buffer] = terms_of(parsed(part))
+        if entry.step == "terms":
+            (message,) = messages_of([entry], part, path)
+            found[entry.round, entry.buffer] = _terms(message, path)
     return found
 
 
+def _terms(message: Message, path: Path) -> Terms:
+    """The terms in a message of a body; EvidenceError for what is none."""
+    try:
+        return terms_of(message)
+    except RefusedError as error:
+        raise EvidenceError(f"{path} holds no terms of buffers: {error.args[0]}") from None
+
+
 def _mended(folder: Path, left: Chain, done: int) -> Chain:
-    """What stays of a chain; see :func:`mend_transcript`."""
+    """What stays of a chain; see :func:`mending_of`."""
     whole = left.cut(done + 1)
     return max(whole.cut(done), _gone_on_with(folder, whole.ended()), key=lambda one: len(one.entries))
 
 
-def mend_transcript(folder: Path, done: int) -> Chain:
-    """Cut what a kill left behind the last stored round, but for buffers of the next one that came to an end.
-
-    What was begun and not opened goes, with torn lines and envelopes: nobody was told of it. So does an attempt that
-    broke off, where a party was gone. Others that were discarded stay.
-
-    Raises:
-        EvidenceError: a line is none, or a body is shorter than the chain tells.
-    """
+def _cut(folder: Path, chain: Chain) -> None:
+    """Cut a transcript to a chain that stays, and its bodies to what that tells of."""
     path = folder / CHAIN
-    chain = _mended(folder, _left(folder), done)
     if chain.content != read_bytes(path, limit_of(CHAIN)):
         write_bytes(path, chain.content, mode=mode_of(CHAIN))
     bodies = {of_round(BODIES, number): chain.size_of(number) for number in chain.rounds}
-    for name in {*names_of_transcript(folder)} - {CHAIN, BEGUN}:
+    for name in {*names_of_transcript(folder, torn=True)} - {CHAIN, BEGUN}:
         body = folder / name
         if name not in bodies:
             with storage(body):
                 body.unlink()
-        elif body.stat().st_size < bodies[name]:
-            raise EvidenceError(f"{body} has fewer bytes than {CHAIN} tells")
         elif body.stat().st_size > bodies[name]:
             write_bytes(body, read_bytes(body, limit_of(name))[: bodies[name]], mode=mode_of(name))
-    return chain
 
 
 def _gone_on_with(folder: Path, chain: Chain) -> Chain:
@@ -187,12 +252,6 @@ def _broke_off(folder: Path, chain: Chain) -> bool:
     return hashlib.sha256(content).hexdigest() == last.sha256 and broke_off(parsed(content))
 
 
-def messages_after(folder: Path, chain: Chain, done: int) -> tuple[Message, ...]:
-    """The messages of the round behind the last stored one; EvidenceError where they are not those of the chain."""
-    entries, body = chain.of_round(done + 1), body_of(folder, done + 1)
-    return messages_of(entries, body, folder / of_round(BODIES, done + 1)) if entries and body is not None else ()
-
-
 def _told(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[Terms, Opened]]:
     """What was opened, with its terms."""
     terms = {message.terms: terms_of(message) for message in messages if message.step == "terms"}
@@ -201,14 +260,14 @@ def _told(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[Terms, Ope
     return {(end.round, end.buffer): (terms[end.terms], opened[end.buffer]) for end in ends if end.step != "discard"}
 
 
-def kept(run: Run, keeper: Keeper, plan: Plan, messages: Sequence[Message] = ()) -> Kept:
+def kept(run: Run, keeper: Keeper, plan: Plan) -> Kept:
     """What a run brings to its openings, of which a keeper keeps the messages.
-
-    ``messages``: those of a round that broke off.
 
     Raises:
         EvidenceError: the run has no secrets.
+        RefusedError: a sum that was opened before it broke off is none of its terms.
     """
+    messages = keeper.messages
     secrets = run.secrets
     if secrets is None:
         raise EvidenceError(f"{run.path} has no secrets from which keys follow that sign in its transcript")

@@ -33,7 +33,7 @@ from fuaudit.training.setup import Setup, depended_on, depending, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.memory import require_memory
-from fuaudit.workflow.receiving import receiving
+from fuaudit.workflow.receiving import receiving, size_of_records
 from fuaudit.workflow.secured import books_of, require_fresh_noise, require_secured, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
@@ -137,12 +137,11 @@ def begun_child(
         )
     ready = setup(run.config, data, run.rows).turned(run.owner)
     require_committed(run, ready.dataset)
-    if received:
-        receiving(ready)
+    records = size_of_records(receiving(ready), change.plan.retained) if received else 0
     if not editor and not received:
         require_secured(ready, suite_of(run.ledger), change.plan.retained, apart=False)
     require_memory(ready, change.plan.retained)
-    require_space(out, size_of_run(ready, change.plan.retained))
+    require_space(out, size_of_run(ready, change.plan.retained) + records)
     info: dict[str, Any] = {
         "kind": "unlearning",
         "rounds_executed": run.plan.law.rounds,
