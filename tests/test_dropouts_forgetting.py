@@ -449,3 +449,19 @@ def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, 
     found = Lineage().examine(Case(Evidence(child, run, setup(run.config).dataset), Keyed(AUDIT_KEY)))
     assert found.verdict == verdict, (found.shows, found.details)
     assert ("figures" in found.shows) == (changes == "own")
+
+
+def test_a_run_that_cannot_be_pruned_is_left_alone_with_its_folder(parent_of, tmp_path, bytes_of, monkeypatch):
+    """Its law has draws that last all rounds, and does not say so. What was written beside the run goes again."""
+    parent = load_run(shutil.copytree(parent_of("mifa", ROBIN).path, tmp_path / "run"))
+    first = parent.plan.index.clients
+    request = Request.of([max(first, key=first.__getitem__)])
+    child = unlearn(parent, "fats", request, tmp_path / "child", allow_inexact=True)
+    assert child.info["first_change"][0] > 1
+    before = bytes_of(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(child.plan.law), "lasting", False)
+        with pytest.raises(UsageError, match="cannot be pruned: draws that it keeps"):
+            prune(child)
+    assert bytes_of(tmp_path) == before
+    assert prune(child)[0].pruned

@@ -205,7 +205,12 @@ def _rewrite(run: Run) -> Run:
     whole = staged.files.keys() - {RECORDED} == (run.files.keys() | {FORMER}) - {RECORDED}
     if not whole or any(staged.files[name] != run.files[name] for name in copied):
         raise EvidenceError(f"{staging} is not the whole run: something else wrote there; {run.path} is as it was")
-    _require_drawn(staged, run)
+    try:
+        _require_drawn(staged, run)
+    except UsageError:
+        with storage(staging):
+            shutil.rmtree(staging)
+        raise
     put_in_place(run.path)
     return replace(staged, path=run.path)
 
