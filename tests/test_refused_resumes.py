@@ -134,6 +134,11 @@ DAMAGED = {
     ),
     "the chain is empty": (CHAIN, lambda c: b"", "another head after round 1 than"),
     "a line of the ledger is none": (LEDGER, lambda c: b"{}\n" + c, "line 1 does not follow"),
+    "the ledger ends before what is stored": (
+        LEDGER,
+        lambda c: b"".join(whole_lines(c).splitlines(keepends=True)[:-1]),
+        "does not tell of round 1, whose model is stored",
+    ),
     "a model is another": (of_round(CHECKPOINT, 1), None, "is not the model that the ledger names"),
     "what clients keep is not there": (of_round(MEMORIES, 1), lambda c: b"", "is no"),
     "a secret is another": (SECRETS, other_secret, "the secret of client 1 is not the one"),

@@ -13,7 +13,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
-from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
+from fuaudit.runs.layout import CHECKPOINT, LEDGER, MEMORIES, of_round
 from fuaudit.runs.ledger import models_told, suite_of
 from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
@@ -124,12 +124,23 @@ def require_fitting(run: Run, stored: Sequence[int]) -> None:
     """Raises EvidenceError where a stored round is not the one that the ledger tells of, or lacks what clients keep."""
     told, salt = models_told(run.ledger), run.salt
     for number in stored:
+        if number > _kept_rounds(run) and number not in told:
+            # its line is on disk before its model is
+            raise EvidenceError(f"{run.path / LEDGER} does not tell of round {number}, whose model is stored")
         vector, _ = read_checkpoint(run.path, number)
         if number in told and digest_of_vector(vector) != told[number]:
             raise EvidenceError(f"{run.path / of_round(CHECKPOINT, number)} is not the model that the ledger names")
         name = of_round(MEMORIES, number)
         if salt is not None and read_form(run.path, name)["salt"].tobytes() != salt:
             raise EvidenceError(f"{run.path / name} has another salt than follows from the secrets of clients")
+
+
+def _kept_rounds(run: Run) -> int:
+    """How many rounds of an unfinished run its ledger tells nothing of: of a child those that it keeps, or an edit."""
+    if not run.is_child:
+        return 0
+    told = run.ledger.of_kind("unlearning")
+    return int(told[0].get("kept_rounds", run.rounds_executed)) if told else run.rounds_executed
 
 
 def require_next_secrets(run: Run, parent: Run) -> None:
