@@ -28,6 +28,7 @@ from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request, UniformLaw, WeightedLaw
+from fuaudit.plans.availability import BoundedRoundRobin
 from fuaudit.runs.account import account_of
 from fuaudit.runs.encoding import digest_of_vector, files_of_round
 from fuaudit.runs.fears import fears_of
@@ -644,6 +645,50 @@ def test_sums_of_a_round_that_fails_are_found(tmp_path):
     assert (found.verdict, found.details) == (
         "FAIL", ("round 2, sum: sums were opened, and the round fails with so few: an honest server opens none then",),
     )  # fmt: skip
+
+
+def test_what_the_server_remembers_before_the_first_round_follows_from_no_seed(copied):
+    """It begins with zeros; with another memory all models would be made of the sums, and be others."""
+    view = copied()
+    vector, memory = view.checkpoint(0)
+    assert not any(tensor.any() for tensor in memory.values())
+    view = holding(view, 0, vector, {name: torch.full_like(tensor, 7) for name, tensor in memory.items()})
+    for number in (1, 2):
+        view = modelled(view, number)
+    found = looked_at(view)
+    assert found.verdict == "FAIL"
+    assert any("server.1.velocity', which is remembered before round 1, is not" in line for line in found.details)
+
+
+ROUND_ROBIN = {"use": "dropouts", "rounds": 5, "steps": 1, "batch": 2, "step_size": 0.2, "scenario": "round-robin"}
+
+
+@pytest.mark.parametrize(
+    ("left", "number"), [((0, 3), None), ((0, 1, 2, 3, 4, 5), 3)], ids=["two clients", "a whole round"]
+)
+def test_clients_of_a_round_robin_are_there_as_some_period_has_it(tmp_path, monkeypatch, left, number):
+    """Their period is one draw. Who was there in two rounds running is always there; in odd ones of two all are."""
+    tables = FEDAVG | {
+        "partition": {"use": "iid", "clients": 6},
+        "learner": ROUND_ROBIN | {"tau_max": 2},
+        "solver": {"use": "sgd"},
+        "transport": {"use": "secure-sum", "size": 2},
+    }
+    assert looked_at(seal(trained(tmp_path / "run", tables, "plain"), tmp_path / "view")).verdict == "PASS"
+    honest = BoundedRoundRobin.cohort
+
+    def without(law, draws, at, clients):
+        gone = left if (at >= 3 if number is None else at == number) else ()
+        return tuple(client for client in honest(law, draws, at, clients) if client not in gone)
+
+    with monkeypatch.context() as forging:
+        forging.setattr(BoundedRoundRobin, "cohort", without)
+        view = seal(trained(tmp_path / "forged", tables, "plain"), tmp_path / "forged view")
+    found = looked_at(load_run(view.path))
+    assert found.verdict == "FAIL"
+    assert {line.partition(" was there in ")[0] for line in found.details if "no period of the config" in line} >= {
+        f"lot: client {client}" for client in left
+    }
 
 
 @pytest.mark.parametrize(("part", "method"), [(WholeSums, "mean_of"), (SecureSum, "members")])

@@ -38,6 +38,7 @@ from fuaudit.secure.suites import Kept as InRun
 from fuaudit.secure.terms import LibraryError, Opened
 from fuaudit.secure.transcript import messages_of, opened_in, read_chain
 from fuaudit.testing.tiny import tiny_dataset
+from fuaudit.training.execute import Procedure
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.verify import verify
@@ -184,6 +185,49 @@ def test_more_buffers_than_are_named_are_counted():
     lines = _noted(Checked((), {}, (), unplayed, (), 0, ()))
     assert (len(lines), lines[-1]) == (11, "and 3 more")
     assert len(_noted(Checked((), {}, (), unplayed[:10], (), 0, ()))) == 10
+
+
+def test_what_clients_and_server_remember_before_the_first_round_follows_from_no_seed(tmp_path, monkeypatch):
+    honest = Procedure.initial_memory
+
+    def forged(procedure, clients, device):
+        memory = honest(procedure, clients, device)
+        return {name: tensor + (0.5 if name.endswith(("memory", "velocity")) else 0) for name, tensor in memory.items()}
+
+    tables = FEDREP | {"server": [{"use": "mean"}, {"use": "momentum", "beta": 0.5}]}
+    assert examined(trained(tmp_path / "honest", tables, "plain")).verdict == "PASS"
+    with monkeypatch.context() as forging:
+        forging.setattr(Procedure, "initial_memory", forged)
+        run = trained(tmp_path / "run", tables, "plain")
+    for data in (True, False):
+        found = examined(run, data)
+        assert (found.verdict, [line.partition(",")[0] for line in found.details]) == (
+            "FAIL", ["round 0", "round 0"],
+        )  # fmt: skip
+
+
+def test_a_buffer_is_not_tried_again_after_clients_told_shares_of_it(tmp_path, monkeypatch):
+    """Two clients unmask a sum without the first one, and the others a sum with her: the difference is her row."""
+    tables = FEDAVG | {
+        "partition": {"use": "iid", "clients": 7},
+        "learner": FEDAVG["learner"] | {"cohort": 7},
+        "transport": {"use": "secure-sum", "size": 7, "smallest": 3},
+    }
+    honest = Suite.opened
+
+    def twice(suite, rows, bits, clients, **others):
+        first, *some = sorted(clients)
+        silent = {first: "send", **dict.fromkeys(some[2:], "unmask")}
+        with pytest.raises(RefusedError):
+            honest(suite, rows, bits, clients, **others | {"absent": silent})
+        return honest(suite, rows, bits, clients, **others | {"absent": dict.fromkeys(some[:2], "unmask")})
+
+    with monkeypatch.context() as forging:
+        forging.setattr(Suite, "opened", twice)
+        run = trained(tmp_path / "run", tables, "mask")
+    found = examined(run)
+    again = "order: a buffer was tried again after clients answered in it"
+    assert (found.verdict, found.details) == ("FAIL", tuple(f"round {n}, buffer 0, {again}" for n in (1, 2)))
 
 
 def test_clients_who_signed_wrong_shares_are_named():

@@ -25,6 +25,7 @@ from fuaudit.audits.transcript.known import (
     noise_alone,
     tells_buffers,
     told_rounds,
+    wrong_beginning,
     wrong_cohorts,
     wrong_counts,
     wrong_draws,
@@ -103,7 +104,10 @@ CONTEXTS_TOLD = (
     "Contexts of requests that name samples are those of these requests: they are hashes over places of samples, which "
     "a view does not hold. Under another one messages of another child of the same run would fit."
 )
-BEGINNING = "The model before round {} is taken as it is stored: it follows from seeds, or from rounds of the parent."
+BEGINNING = (
+    "The model before round {} is taken as it is stored, and with it what the server remembers where rounds were kept: "
+    "they follow from seeds, or from rounds of the parent."
+)
 NOT_DRAWN = (
     "Clients who contributed to a lot are taken for all who were drawn for its round, and rounds without messages for "
     "rounds without clients: a sealed view holds no seeds. The operator has them."
@@ -255,6 +259,7 @@ def _wrong_messages(look: _Look) -> Finding | None:
     counts = () if checked.unread else (*wrong_counts(run, checked),)
     counts += (*wrong_opened(run, checked), *wrong_silence(look.known, checked), *wrong_failures(run, checked))
     rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
+    rules += [*wrong_beginning(run)]
     wrong = [*lost, *checked.wrong, *counts, *rules, *telling_differences(look.case)]
     return look.found(Verdict.FAIL, anchor.text if lost else WRONG, _told(wrong)) if wrong else None
 

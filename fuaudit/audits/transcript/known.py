@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
+from torch import Tensor
 
 from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.lots import context_of
@@ -18,6 +19,7 @@ from fuaudit.plans import AvailabilityLaw, Law, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import BoundedRoundRobin, StaticProbability, TimeVaryingWeights
 from fuaudit.plans.stage_draws import Generation, Part, PlannedDraws, generation_of, not_drawn_anew
 from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.registry import build
 from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.roster import committed_keys
@@ -31,8 +33,9 @@ from fuaudit.secure.recheck.shown import Checked, Wrong
 from fuaudit.secure.terms import coordinates_digest
 from fuaudit.text import counted
 from fuaudit.training.asking import asked
-from fuaudit.training.exchange import A_FAILURE, Exchange
+from fuaudit.training.exchange import A_FAILURE, Exchange, first_state
 from fuaudit.training.publishing import require_unpublished
+from fuaudit.training.rounds import StateShape
 from fuaudit.training.stages import rows_left
 
 TRANSPORT = "transport"
@@ -213,6 +216,28 @@ def _nobodys(client: int) -> NoReturn:
     raise EvidenceError(f"what client {client} draws is not asked here")
 
 
+def wrong_beginning(run: Run) -> Iterator[Wrong]:
+    """A memory before the first round that is not the one with which the parts of the config begin.
+
+    The model follows from seeds then, and the memory from none.
+    """
+    if not any(event["round"] == 1 for event in told_rounds(run)):
+        return
+    vector, stored = run.checkpoint(0)
+    shape = StateShape(len(vector), len(run.members), vector.dtype, vector.device)
+    due = first_state(build("solvers", run.config.solver), run.exchange, shape)
+    for name, tensor in sorted(stored.items()):
+        if name not in due or not _has_bits(tensor, due[name]):
+            sentence = f"{name!r}, which is remembered before round 1, is not what its part begins with"
+            yield Wrong("beginning", sentence, 0)
+
+
+def _has_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal in kind, shape and every bit."""
+    one, other = one.contiguous(), other.contiguous()
+    return (one.dtype, one.shape) == (other.dtype, other.shape) and one.numpy().tobytes() == other.numpy().tobytes()
+
+
 def wrong_rule(run: Run) -> Iterator[Wrong]:
     """A rule of the server that training refuses: it may publish a sum of two, of which each has the other's row.
 
@@ -225,9 +250,9 @@ def wrong_rule(run: Run) -> Iterator[Wrong]:
 
 
 def wrong_cohorts(run: Run) -> Iterator[Wrong]:
-    """Rounds of a sealed view to whose lot other numbers of clients contributed than its law draws.
+    """Rounds of a sealed view to whose lot other clients contributed, or another number of them, than its law can draw.
 
-    Of laws alone whose numbers are known without seeds. The population is that of the plan's segment; of a cohort that
+    Of laws alone of which that is known without seeds. The population is that of the plan's segment; of a cohort that
     was kept nobody was erased since, or it would have been drawn anew.
     """
     if not (run.sealed and run.signatories.ends):
@@ -241,6 +266,24 @@ def wrong_cohorts(run: Run) -> Iterator[Wrong]:
         if due is not None and (came := len({*cohort(number)})) != due:
             sentence = f"{counted(came, 'client')} contributed to the lot, and the config draws {due} in this round"
             yield Wrong("lot", sentence, number)
+    yield from _wrong_periods(run, cohort)
+
+
+def _wrong_periods(run: Run, cohort: Cohorts) -> Iterator[Wrong]:
+    """Clients whose rounds are those of no period that the law of a sealed view can draw for them.
+
+    A period is one draw for all rounds, so the rounds that a run executed itself have one.
+    """
+    law = run.law
+    if not (type(law) is AvailabilityLaw and type(law.availability) is BoundedRoundRobin):
+        return
+    numbers = [event["round"] for event in told_rounds(run) if not (law.first_all and event["round"] == 1)]
+    came = {number: {*cohort(number)} for number in numbers}
+    for client in run.members:
+        there = {number: client in some for number, some in came.items()}
+        if not law.availability.allows(there):
+            rounds = ", ".join(str(number) for number, is_there in there.items() if is_there) or "no round"
+            yield Wrong("lot", f"client {client} was there in {rounds}, and no period of the config has these rounds")
 
 
 def drawn_clients(law: Law, number: int, clients: int) -> int | None:

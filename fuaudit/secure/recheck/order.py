@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from fuaudit.secure.messages import OF_ROUND, STEPS, named
-from fuaudit.secure.names import ATTEMPTS, NO_BUFFER
+from fuaudit.secure.names import ANSWERS, ATTEMPTS, NO_BUFFER
 from fuaudit.secure.recheck.known import Known
 from fuaudit.secure.recheck.shown import Wrong
 from fuaudit.secure.transcript import ENDS, HIDDEN, Chain, Entry
@@ -36,9 +36,9 @@ def wrong_roster(known: Known) -> Iterator[Wrong]:
         yield Wrong("roster", f"{keys[key]} parties have the key {key[:8]}... each")
 
 
-def wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterator[Wrong]:
+def wrong_order(number: int, entries: Sequence[Entry], known: Known) -> Iterator[Wrong]:
     """What lines alone tell of a round: all in the one order, each buffer ended, opened once and seldom tried."""
-    yield from _wrong_columns(number, entries, agrees)
+    yield from _wrong_columns(number, entries, known.agrees)
     for before, entry in pairwise([None, *entries]):
         if entry is not None:
             yield from _wrong_line(number, before, entry)
@@ -47,7 +47,7 @@ def wrong_order(number: int, entries: Sequence[Entry], agrees: bool) -> Iterator
         sentence = "a buffer has no end: it was neither opened nor discarded"
         yield Wrong("order", sentence, number, attempt[0].buffer)
     yield from _twice(number, ended, open_)
-    yield from _wrong_attempts(number, [*ended, *open_])
+    yield from _wrong_attempts(number, [*ended, *open_], ANSWERS[known.suite])
     sums = Counter((one.buffer, one.step) for one in entries if one.step in ONCE)
     for (buffer, step), times in sums.items():
         if times > 1:
@@ -99,13 +99,20 @@ def _twice(number: int, ended: Sequence[Sequence[Entry]], open_: Sequence[Sequen
             yield Wrong("twice", f"a buffer was opened {times} times", number, buffer)
 
 
-def _wrong_attempts(number: int, attempts: Sequence[Sequence[Entry]]) -> Iterator[Wrong]:
-    """Attempts of a buffer behind that which was opened, and more than honest parties make."""
-    opened = set[int]()
-    for buffer, last in ((one[-1].buffer, one[-1].step) for one in attempts):
+def _wrong_attempts(number: int, attempts: Sequence[Sequence[Entry]], answer: str) -> Iterator[Wrong]:
+    """Attempts of a buffer behind one that was opened or answered, and more than honest parties make.
+
+    Who answered told of one sum. Of another one, of other clients, the others would tell: the difference is a row.
+    """
+    opened, answered = set[int](), set[int]()
+    for attempt in attempts:
+        buffer, last = attempt[-1].buffer, attempt[-1].step
         if buffer in opened:
             yield Wrong("order", "a buffer was tried again after it was opened", number, buffer)
+        elif buffer in answered:
+            yield Wrong("order", "a buffer was tried again after clients answered in it", number, buffer)
         opened |= {buffer} if last in TOLD else set()
+        answered |= {buffer} if any(one.step == answer for one in attempt) else set()
     for buffer, times in Counter(one[-1].buffer for one in attempts).items():
         if times > ATTEMPTS:
             yield Wrong("order", f"a buffer was tried {times} times, and {ATTEMPTS} are the most", number, buffer)

@@ -50,7 +50,7 @@ def recheck(chain: Chain, bodies: Bodies, known: Known, add: Adder = added_apart
     for number in _due_rounds(chain, known):
         entries = chain.of_round(number)
         body = bodies(number) if entries else b""
-        found += [*wrong_order(number, entries, known.agrees)]
+        found += [*wrong_order(number, entries, known)]
         if body is None:
             unread.append(number)
             continue
