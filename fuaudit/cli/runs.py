@@ -551,6 +551,7 @@ def describe(
     last = run.metrics[-1]
     law, sums = run.plan.law, sums_of(run)
     noise = _noise_of(run) if suite_of(run.ledger) else None
+    never = _never(run)
     document: dict[str, Any] = {
         "run": str(run.path),
         "digest": run.digest,
@@ -565,7 +566,7 @@ def describe(
         "clients": {str(client): run.name(client) for client in run.plan.retained.clients},
         "law": law.name,
         "beacon": run.beacon,
-        "stability": _stability(run),
+        "stability": [] if never else _stability(run),
         "cuts": _cuts(run),
         "participation": {name: value for name, value in run.participation.items() if name != SALT}
         | {"own_accuracy": run.own_accuracy},
@@ -602,7 +603,7 @@ def describe(
         lines.append(f"  in messages   rounds {span(run.received_rounds)}: {told}")
     lines += [f"  {text}" for text in _made(run, document["secure"])]
     lines += [f"  messages      for the largest buffer, at most: {sums.messages}"] if sums and sums.messages else []
-    lines += [f"  {text}" for text in _noise(document["noise"], run.path)]
+    lines += [f"  {text}" for text in _noise(document["noise"], run.path, never)]
     lines += [f"  exposed       {sums.in_short}"] if sums else []
     lines += [f"  {text}" for text in _failed(document["failed_rounds"], run)]
     lines += [f"  confidential  {place}/ {HELD}" for place in document["confidential"]]
@@ -717,15 +718,30 @@ def _noise_of(run: Any) -> str | None:
     return noise.in_words if noise else None
 
 
-def _noise(told: str | None, path: Path) -> list[str]:
-    """How much noise is on sums of a suite, and how to ask what it hides; empty without noise."""
-    if told is None:
-        return []
+def _noise(told: str | None, path: Path, never: str) -> list[str]:
+    """How much noise is on sums of a suite, and how to ask what it hides, where there can be a child.
+
+    ``never`` says why there can be none.
+    """
     ask = command("budget run", path, delta="1e-5")
     return [
-        f"noise         {told}",
-        f"epsilon       tells what sums of parent and child can say together, and can be large: {ask}",
-    ]
+        *([] if told is None else [f"noise         {told}"]),
+        *([f"requests      {never}"] if never else []),
+        *([] if told is None or never else [
+            f"epsilon       tells what sums of parent and child can say together, and can be large: {ask}"
+        ]),
+    ]  # fmt: skip
+
+
+def _never(run: Any) -> str:
+    """Why no request can be carried out on a run; empty where one can, and of what is shown without its secrets."""
+    from fuaudit.runs.ledger import suite_of
+
+    if suite_of(run.ledger) is None or run.sealed or run.redacted:
+        return ""
+    from fuaudit.workflow.secured import never_unlearned  # imports cryptography, which no other run needs
+
+    return never_unlearned(run)
 
 
 def _requests(run: Any) -> list[str]:
