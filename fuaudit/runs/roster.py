@@ -1,21 +1,22 @@
 """Rosters: which party signs under which public key, as a list that came from outside, and as a run holds it.
 
-A list is a text: a line a party, with its name and 64 hexadecimal digits. A client is called by name, or by id; the two
-parties that are no clients are "witness" and "key holder".
+A list is a text: a line a party, with its name and 64 hexadecimal digits. A client is called by name, or by id, with
+"client" before it or without; the two parties that are no clients are "witness" and "key holder".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fuaudit.commitments.identities import PARTIES
-from fuaudit.data.partition import look_of
+from fuaudit.data.partition import by_owners, look_of
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES
 from fuaudit.formats.schema import is_digest
+from fuaudit.registry import build
 from fuaudit.runs.run import Run
 
 Party = int | str
@@ -69,45 +70,98 @@ def committed_keys(run: Run) -> dict[Party, str]:
 
 
 def lines_of(run: Run) -> list[str]:
-    """The list of a run in the form of a list from outside; by id whoever's name is not there."""
-    return [f"{_name(run, who)} {key}" for who, key in committed_keys(run).items()]
+    """The list of a run in the form of a list from outside: each name once, and by id whoever's name is not there."""
+    names = _names(run)
+    called = _called(names)
+    return [f"{_word(who, names.get(who), called)} {key}" for who, key in committed_keys(run).items()]
 
 
-def _name(run: Run, who: Party) -> str:
-    name = who if isinstance(who, str) else run.name(who)
-    # a client who has the name of a party, or whose name is the number of another, is told by id
-    return str(who) if name is None or _called(run).get(look_of(name)) != who else name
+BY_ID = "client "
+"""What stands before an id among names, for a number can be the name of another; several times where that is one, too.
+"""
 
 
-def _called(run: Run) -> dict[str, Party]:
-    """Whom a name in a list means, by its look. Parties come first, then names, then numbers that are nobody's name."""
-    clients = run.signatories.identities
-    names = {look_of(name): client for client in clients if (name := run.name(client)) is not None}
-    numbers = {str(client): client for client in clients}
-    return {**numbers, **names, **{look_of(party): party for party in PARTIES}}
+def _word(who: Party, name: str | None, called: Mapping[str, Party]) -> str:
+    """What a list calls a party, who may have a name: a word that means nobody else."""
+    if isinstance(who, str):
+        return who
+    if name is not None and called.get(look_of(name)) == who:
+        return name
+    word = f"{BY_ID}{who}"
+    while look_of(word) in called:
+        word = BY_ID + word
+    return word
 
 
-def differences(run: Run, roster: Roster) -> Iterator[str]:
-    """Where a list from outside is not what the run was committed to with, in sentences.
+def _id_of(word: str) -> str:
+    """The id that a word means which is nobody's name; whatever else it says, as it is."""
+    while word.startswith(BY_ID):
+        word = word.removeprefix(BY_ID)
+    return word
 
-    A client whose name a prune dropped is found by her key: a list names her as she was called.
+
+def _names(run: Run) -> dict[Party, str | None]:
+    """The names of clients; None of whom may have had one, and it is not here.
+
+    Only owners have names. So a run that withholds names, and was dealt otherwise, has ids in their place.
+    """
+    numbered = run.redacted and not by_owners(build("partitions", run.config.partition))
+    return {client: str(client) if numbered else run.name(client) for client in run.signatories.identities}
+
+
+def _called(names: Mapping[Party, str | None]) -> dict[str, Party]:
+    """Whom a name in a list means, by its look. A party's word comes before a client's name."""
+    clients = {look_of(name): client for client, name in names.items() if name is not None}
+    return clients | {look_of(party): party for party in PARTIES}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A list from outside beside what a run was committed to with.
+
+    Attributes:
+        differences: where they differ, in sentences.
+        doubts: where nobody can tell whether they do, in sentences.
+        nameless: how many clients were found by their keys alone.
+    """
+
+    differences: tuple[str, ...]
+    doubts: tuple[str, ...]
+    nameless: int
+
+
+def compared(run: Run, roster: Roster) -> Compared:
+    """Compare a list from outside with what a run was committed to with.
+
+    A client whose name is not here, as after a prune and in a sealed view, is found by her key: a list names her as she
+    was called, and that can be a number. Where it is the number of another whose name is not here either, keys may as
+    well be exchanged.
 
     Raises:
         UsageError: nobody signs in the run.
     """
-    keys, called = committed_keys(run), _called(run)
-    nameless = {keys[client]: client for client in run.signatories.identities if run.name(client) is None}
-    found = set[Party]()
+    keys, names = committed_keys(run), _names(run)
+    called, ids = _called(names), {str(client): client for client in names}
+    nameless = {keys[client]: client for client, name in names.items() if name is None}
+    found, differences, doubts = set[Party](), list[str](), list[str]()
     for name, key in roster.keys.items():
-        who = called.get(look_of(name), nameless.get(key))
+        numbered, without = ids.get(_id_of(name)), nameless.get(key)
+        who = called.get(look_of(name), numbered if without is None else without)
         if who is None:
-            yield f"The list has {name!r}, and nobody of that name was committed to."
+            differences.append(f"The list has {name!r}, and nobody of that name was committed to.")
+            continue
+        if who in found:
+            differences.append(f"{_whom(run, who)} is in the list twice, the second time as {name!r}.")
         elif keys[who] != key:
-            yield f"{_whom(run, who)} was committed to with another key than the list says."
-        found |= set() if who is None else {who}
-    for who in keys:
-        if who not in found:
-            yield f"{_whom(run, who)} is not in the list."
+            differences.append(f"{_whom(run, who)} was committed to with another key than the list says.")
+        elif who == without and numbered not in (None, who) and names[numbered] is None:
+            doubts.append(
+                f"The list has {name!r} with the key of client {who}, and neither her name nor that of client "
+                f"{numbered} is here: she may have been called so, or their keys were exchanged."
+            )
+        found.add(who)
+    differences += [f"{_whom(run, who)} is not in the list." for who in keys if who not in found]
+    return Compared(tuple(differences), tuple(doubts), len(found & {*nameless.values()}))
 
 
 def _whom(run: Run, who: Party) -> str:

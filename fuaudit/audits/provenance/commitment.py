@@ -9,7 +9,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import look_of
 from fuaudit.plans import Plan
 from fuaudit.runs.drawn import drawn_plan
-from fuaudit.runs.roster import differences
+from fuaudit.runs.roster import compared
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
@@ -67,11 +67,17 @@ def roster(case: Case) -> CheckResult:
     """Clients, witness and key holder are those of the list that the auditor received, with the keys that it says."""
     if case.known.roster is None:
         return not_compared("No list of parties from outside was given.")
-    found = list(differences(case.run, case.known.roster))
-    if not found:
-        return holds("The parties and their keys are those of the list that was received from outside.")
-    rest = f" That is one of {counted(len(found), 'difference')}." if len(found) > 1 else ""
-    return fails(f"The parties are not those of the list given by --roster. {found[0]}{rest}")
+    found = compared(case.run, case.known.roster)
+    if wrong := found.differences:
+        rest = f" That is one of {counted(len(wrong), 'difference')}." if len(wrong) > 1 else ""
+        return fails(f"The parties are not those of the list given by --roster. {wrong[0]}{rest}")
+    if found.doubts:
+        rest = f" That is one of {counted(len(found.doubts), 'doubt')}." if len(found.doubts) > 1 else ""
+        return unclear(f"The keys are those of the list given by --roster. {found.doubts[0]}{rest}")
+    told = f" The names of {counted(found.nameless, 'client')} are not here: their keys alone were compared."
+    return holds(
+        f"The parties and their keys are those of the list that was received from outside.{told * bool(found.nameless)}"
+    )
 
 
 def beacon(case: Case) -> CheckResult:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from fuaudit import registry
+from fuaudit.audits.transcript.agreed import COORDINATE_BYTES, At, just, silent, stages_at
 from fuaudit.audits.transcript.known import cohort_of, told_rounds
 from fuaudit.budgets.family import Release
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import says
 from fuaudit.errors import FuauditError
 from fuaudit.runs.layout import METRICS, MODEL
 from fuaudit.runs.procedure import named_parts
@@ -30,8 +31,6 @@ Shapes = dict[str, tuple[int, ...]]
 
 SIDES = (28, 32, 64, 8, 16, 24, 40, 48, 96, 128, 224, 256)
 """Of square images, which are tried."""
-COORDINATE_BYTES = 4
-"""Of the number of a column."""
 NUMBER_BYTES = 8
 """Of a number, at most, in the plain form."""
 NAMES_TOLD = f"Names, shapes and order of the parameters in {MODEL} are as told: nothing here makes the config's model."
@@ -47,7 +46,8 @@ FIGURES_TOLD = (
 
 COLUMNS_TOLD = (
     "The columns that a round sums are those that its clients agreed on: which these are follows from their rows, and "
-    "the server tells them. There are no more of them than its clients can propose."
+    "the server tells them. There are no more of them than its clients can propose. How many each agreement but the "
+    "last leaves is as told, within the same limits."
 )
 
 
@@ -139,54 +139,47 @@ def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
 
 def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
     """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
-    dimension, cohort, outside = run.model.numel(), cohort_of(run), _outside(run)
+    cohort, outside = cohort_of(run), _outside(run)
     for event in told_rounds(run):
-        number = event["round"]
-        agreed = checked.columns.get(number)
-        most = _most_columns(run, len({*cohort(number)}), dimension)
-        if agreed is not None and len(agreed) > most:
-            told = f"the server told {counted(len(agreed), 'column')}, and the clients of the round agree on {most}"
-            yield Wrong("told", f"{told} at most", number)
-        lengths = {dimension, *(_agreed(event, most) if agreed is None else [len(agreed)])}
+        number, clients = event["round"], len({*cohort(event["round"])})
+        columns = checked.columns.get(number)
+        summed = None if columns is None else len(columns)
+        places = stages_at(run, event, clients, summed, outside)
+        most = min((at.most for at in places.values()), default=run.model.numel())
+        if summed is not None and summed > most:
+            told = f"the server told {counted(summed, 'column')}, and the clients of the round agree on {most} at most"
+            yield Wrong("told", told, number)
+        for part in silent(event, places, outside):
+            yield Wrong("told", f"{part} does not tell on how many columns its clients agreed", number)
         for one in event.get("told", ()):
-            if one["kind"] not in ("sent", "answered"):
+            if one["kind"] not in ("sent", "answered") or one["part"] in outside:
                 continue
-            if one["part"] not in outside and one["size"] not in _sizes(run, one, lengths):
+            if not _has_size(one, places.get(one["part"]), run.model.numel(), len(run.view.clients)):
                 told = f"the ledger tells that {one['part']} {one['kind']} {one['what']} of {one['size']} bytes"
                 yield Wrong("told", f"{told}, and by the config it has another size", number)
         for release in releases_of(event):
-            if (stage := _stage(run, release.part)) is None or not says(stage, "releases"):
+            at = places.get(release.part)
+            if at is None or not says(at.stage, "releases"):
                 continue
-            if not any(_can_release(release, stage, columns) for columns in lengths):
+            # when in a round one of another package tells, and so over which columns, is its own matter
+            given = [one.given for one in places.values()] if release.part in outside else [at.given]
+            if release.part in outside and any(len(columns) > 1 for columns in given):
+                continue
+            if not any(_can_release(release, at.stage, columns) for columns in given):
                 yield Wrong("told", f"{release.part} tells that it releases what its config does not have", number)
 
 
-def _agreed(event: Mapping[str, Any], most: int) -> Iterator[int]:
-    """On how many columns clients agreed by the ledger, where the server told none: no sum was asked for."""
-    for one in event.get("told", ()):
-        if (one["kind"], one.get("what")) == ("answered", COORDINATES) and one["size"] <= most * COORDINATE_BYTES:
-            yield one["size"] // COORDINATE_BYTES
+def _can_release(release: Release, stage: Any, columns: range) -> bool:
+    """Whether a stage releases that over some of these columns; fuaudit's own tell how many, where it matters."""
+    told = {value for _, value in release.parameters if type(value) is int and value in columns}
+    return any(_releases(release, stage, number) for number in {columns[0], columns[-1], *told})
 
 
-def _most_columns(run: Run, clients: int, dimension: int) -> int:
-    """On how many columns so many clients can agree: on all, where a stage does not say how many each proposes."""
-    stages = run.exchange.client_stages.stages
-    few: list[int] = [says(stage, "per_client") for stage in stages if is_agreement(stage)]
-    return min([dimension, *(clients * number for number in few if number)])
-
-
-def _can_release(release: Release, stage: Any, columns: int) -> bool:
+def _releases(release: Release, stage: Any, columns: int) -> bool:
     try:
         return release_of(release.part, stage, columns) == release
     except FuauditError:
         return False
-
-
-def _stage(run: Run, part: str) -> Any:
-    """The client stage of a name in the ledger; None where it is another part."""
-    kind, _, place = part.partition(".")
-    stages: tuple[Any, ...] = run.exchange.client_stages.stages
-    return stages[int(place)] if kind == "client" and place.isdecimal() and int(place) < len(stages) else None
 
 
 def sizes_told(run: Run) -> Iterator[str]:
@@ -201,14 +194,17 @@ def _outside(run: Run) -> dict[str, tuple[str, str]]:
     return {part: named[part] for part in sorted(run.exchange.telling) if not registry.find(*named[part]).own}
 
 
-def _sizes(run: Run, event: Mapping[str, Any], lengths: set[int]) -> range | set[int]:
-    """The sizes that a message of a part of fuaudit's own can have, in the plain form."""
-    stage = _stage(run, event["part"])
-    bits, few = says(stage, "bits"), says(stage, "per_client")
+def _has_size(event: Mapping[str, Any], at: At | None, dimension: int, clients: int) -> bool:
+    """Whether a message of a part of fuaudit's own can have the size that is told of it, in the plain form."""
+    size, stage = int(event["size"]), None if at is None else at.stage
+    given, left = (just(dimension), just(dimension)) if at is None else (at.given, at.left)
+    bits: int = says(stage, "bits")
+    few: int = says(stage, "per_client")
     if event["kind"] == "answered":
-        return {width * length for length in lengths for width in (1, 2, 4, 8)}
+        widths = (COORDINATE_BYTES,) if event["what"] == COORDINATES else (1, 2, 4, 8)
+        return any(not size % width and size // width in left for width in widths)
     if event["what"] == "update" and bits:
-        return {(length * bits + 7) // 8 for length in lengths}
-    if few:
-        return range(NUMBER_BYTES * min(few, max(lengths)) + 1)
-    return range(NUMBER_BYTES * max(lengths) * len(run.view.clients) + 1)
+        columns = min(size * 8 // bits, given[-1])  # the most that have no more bytes
+        return columns in given and (columns * bits + 7) // 8 == size
+    numbers = min(few, given[-1]) if few else given[-1] * clients
+    return 0 <= size <= NUMBER_BYTES * numbers
