@@ -1083,6 +1083,23 @@ def test_traffic_is_counted_from_what_stages_told(tmp_path, fuaudit, monkeypatch
     assert "FedREP's paper counts 260 B" in written
 
 
+def test_each_of_two_agreements_is_sent_back_and_values_once(tmp_path):
+    """Clients are sent what every agreement leaves, and in the end the values of the last."""
+    client = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 9}, {"use": "consensus", "per_client": 2}]
+    run = trained(tmp_path / "run", client=client, transport={"use": "secure-sum", "size": 2})
+    agreed = {
+        part: [event["size"] // 4 for event in told_of(run, "answered") if event["what"] == "coordinates"
+               and event["part"] == part]
+        for part in ("client.1", "client.2")
+    }  # fmt: skip
+    pairs = [*zip(agreed["client.1"], agreed["client.2"], strict=True)]
+    assert len(pairs) == 3
+    assert all(first > last for first, last in pairs)
+    found = traffic(run)
+    assert found.down == 4 * sum(4 * first + 4 * last + 8 * last for first, last in pairs)
+    assert found.up == 4 * sum(4 * 9 + 4 * 2 + 8 * last for _, last in pairs)
+
+
 # SparseSecAgg
 
 

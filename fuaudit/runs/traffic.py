@@ -55,15 +55,17 @@ def traffic(run: Run) -> Traffic:
         if line["round"] in came:  # what was sent is not known: absent clients sent nothing, and wires have other forms
             continue
         told, cohort = line.get("told", []), run.participation["cohorts"][line["round"] - 1]
-        count, answers = len(cohort), {event["what"]: event["size"] for event in told if event["kind"] == "answered"}
+        count, answered = len(cohort), [event for event in told if event["kind"] == "answered"]
+        values = [event["size"] for event in answered if event["what"] == VALUES][-1:]  # behind the last agreement
         sent = [event for event in told if event["kind"] == "sent"]
         participations += count
         up += count * more * model + sum(event["size"] for event in sent)
         # of whom nobody told how many bytes her values were: as many numbers as were agreed on, or a whole model
         valued = {event["client"] for event in sent if event["what"] != COORDINATES}
-        up += answers.get(VALUES, model) * sum(client not in valued for client in cohort)
-        received = sum(size for what, size in answers.items() if what != VALUES or not has_failed(told))
-        down += count * (received if answers else vectors * model)
+        up += sum(values or [model]) * sum(client not in valued for client in cohort)
+        received = sum(event["size"] for event in answered if event["what"] != VALUES)
+        received += 0 if has_failed(told) else sum(values)
+        down += count * (received if answered else vectors * model)
         proposed = any((event["kind"], event["part"]) == ("released", part) for event in told)
         agreed &= proposed or not count
         if not (agreement is not None and proposed):
