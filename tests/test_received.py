@@ -626,17 +626,27 @@ def shorter(content):
     return tensor_bytes(arrays | {"rows": arrays["rows"][:, :-1]})
 
 
+def other_rows_of(content):
+    arrays = dict(parse_arrays(content, Path()))
+    return tensor_bytes(arrays | {"rows": 2 * arrays["rows"]})
+
+
 @pytest.mark.parametrize(
     ("name", "change", "data", "words"),
     [
         (of_round(CHECKPOINT, 1), None, DATA, "is not the model that the ledger names"),
         (of_round(RECEIVED, 2), shorter, DATA, "rows of another length"),
         (of_round(RECEIVED, 2), lambda content: b"", DATA, of_round(RECEIVED, 2)),
-        (of_round(RECEIVED, 9), lambda content: content, DATA, "is of none of its rounds"),
-        (CONFIG, lambda content: content + b"[budget]\nepsilon = 9.0\ndelta = 1e-5\n", DATA, "budget"),
+        (of_round(RECEIVED, 9), lambda content: content, DATA, "is a file that such a run has not"),
+        (of_round(RECEIVED, 1), other_rows_of, DATA, f"{of_round(RECEIVED, 1)} was altered"),
+        (of_round(CHECKPOINT, 0), None, DATA, f"{of_round(CHECKPOINT, 0)} was altered"),
+        (CONFIG, lambda content: content + b"[budget]\nepsilon = 9.0\ndelta = 1e-5\n", DATA, f"{CONFIG} .*was altered"),
         (LEDGER, lambda content: content, other_rows(), "is not what .* committed to"),
     ],
-    ids=["a model", "a record", "no record", "a round that there is not", "a config", "rows"],
+    ids=[
+        *("a model", "a record", "no record", "a round that there is not", "rows of a stored round", "the first model"),
+        *("a config", "rows"),
+    ],
 )
 def test_a_run_that_cannot_go_on_is_left_as_it_was(simulated, messages, tmp_path, bytes_of, name, change, data, words):
     """With the torn line, and the line of the round whose model is not there."""
@@ -650,7 +660,8 @@ def test_a_run_that_cannot_go_on_is_left_as_it_was(simulated, messages, tmp_path
     (out / "ledger.jsonl.partial").write_bytes(b"torn")
     whole = bytes_of(out)
     content = whole.get(name) or whole[of_round(RECEIVED, 1)]
-    (out / name).write_bytes(change(content) if change else whole[of_round(CHECKPOINT, 0)])
+    other = of_round(CHECKPOINT, 1 if name == of_round(CHECKPOINT, 0) else 0)
+    (out / name).write_bytes(change(content) if change else whole[other])
     before = bytes_of(out)
     with pytest.raises((EvidenceError, UsageError), match=words), receive_rest(out, data):
         pass

@@ -14,10 +14,10 @@ import torch
 from test_killed_resumes import begun, elsewhere, files
 from test_secured_runs import FEDREP, NOISY, trained
 
-from fuaudit import unlearn
+from fuaudit import load_run, unlearn
 from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats import files as storage
-from fuaudit.formats.forms import parse_json, pretty_json
+from fuaudit.formats.forms import parse_arrays, parse_json, pretty_json, tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import (
     BEGUN,
@@ -25,12 +25,18 @@ from fuaudit.runs.layout import (
     CHAIN,
     CHECKPOINT,
     CONFIG,
+    CONTENTS,
     KEYS,
     LEDGER,
+    MANIFEST,
     MEMORIES,
+    METRICS,
+    PARTITION,
+    PLAN,
     RUN,
     SECRETS,
     of_round,
+    rounds_in,
 )
 from fuaudit.runs.platforms import platforms_of, versions
 from fuaudit.runs.transcripts import chain_of
@@ -41,6 +47,7 @@ from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.seal import seal
 
+train_module = sys.modules["fuaudit.workflow.train"]
 FIRST, SECOND = of_round(BODIES, 1), of_round(BODIES, 2)
 NOISY_ONE = NOISY | {"learner": NOISY["learner"] | {"rounds": 1}}
 
@@ -114,10 +121,43 @@ def first_round(content):
     return b"".join(entry.line + b"\n" for entry in read_chain(whole_lines(content), Path(CHAIN)).of_round(1))
 
 
+def other_segments(content):
+    """From round 2 on cohorts are drawn anew from the same source: the plan is one, and not that of a training."""
+    table = parse_json(content, Path(PLAN))
+    table["streams"]["cohorts"].append([2, 0, 0, 0])
+    return pretty_json(table)
+
+
 def other_secret(content):
     table = parse_json(content, Path(SECRETS))
     table["generations"][0]["1"] = "0" * 64
     return pretty_json(table)
+
+
+def last_bit(content):
+    """The last bit of the last float of a file; behind it a salt of 32 bytes may lie."""
+    start, table = tensors_in(content)
+    return flipped(content, start + max(at["data_offsets"][1] for at in table.values() if at["dtype"] == "F32") - 4)
+
+
+def tensors_in(content):
+    """Where its tensors start in a file, and what its header says of each."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    return start, parse_json(content[8:start].rstrip(b" "), Path("tensors"))
+
+
+def in_rows(content):
+    """Where the leaf of the first row lies."""
+    start, table = tensors_in(content)
+    return start + table["rows"]["data_offsets"][0]
+
+
+def other_owners(content):
+    """The last sample of the first client and the first one of the second have changed places."""
+    arrays = parse_arrays(content, Path(PARTITION))
+    end = int(arrays["ends"][0])
+    arrays["samples"][[end - 1, end]] = arrays["samples"][[end, end - 1]]
+    return tensor_bytes(arrays)
 
 
 DAMAGED = {
@@ -139,15 +179,36 @@ DAMAGED = {
         lambda c: b"".join(whole_lines(c).splitlines(keepends=True)[:-1]),
         "does not tell of round 1, whose model is stored",
     ),
+    "the ledger is empty": (LEDGER, lambda c: b"", f"{LEDGER} does not begin with a commitment"),
+    "the ledger ends before its suite": (LEDGER, lambda c: c[: c.index(b"\n") + 1], f"{LEDGER} names no suite, and"),
     "a model is another": (of_round(CHECKPOINT, 1), None, "is not the model that the ledger names"),
     "what clients keep is not there": (of_round(MEMORIES, 1), lambda c: b"", "is no"),
     "a secret is another": (SECRETS, other_secret, "the secret of client 1 is not the one"),
     "a key is another": (KEYS, lambda c: b"{}", "is not"),
-    "rounds that are not stored": (
+    "the config is another": (
         CONFIG,
         lambda c: c.replace(b"checkpoint_every = 1", b"checkpoint_every = 2"),
-        "need every round stored",
+        f"{CONFIG} was altered: the commitment",
     ),
+    "a step size is another": (
+        CONFIG,
+        lambda c: c.replace(b"step_size = 0.2", b"step_size = 0.3"),
+        f"{CONFIG} was altered",
+    ),
+    "a leaf of a row is another": (
+        CONTENTS,
+        lambda c: flipped(c, in_rows(c)),
+        f"{CONTENTS} was altered: the commitment",
+    ),
+    "a sample has another id": (PARTITION, lambda c: flipped(c, len(c) - 34), f"{PARTITION} (is not a|was altered)"),
+    "a sample has an id beyond all rows": (PARTITION, lambda c: flipped(c, len(c) - 33), f"{PARTITION} was altered"),
+    "a sample is another client's": (PARTITION, other_owners, f"{PARTITION} was altered"),
+    "the plan is another": (PLAN, other_segments, f"{PLAN} was altered"),
+    "the machine is another": (RUN, lambda c: c.replace(b'"engine": "reference"', b'"engine": "threads"'), "engine"),
+    "the first model is another": (of_round(CHECKPOINT, 0), last_bit, f"{of_round(CHECKPOINT, 0)} was altered"),
+    "what clients keep at first is another": (of_round(MEMORIES, 0), last_bit, f"{of_round(MEMORIES, 0)} was altered"),
+    "what clients keep is another": (of_round(MEMORIES, 1), last_bit, f"{of_round(MEMORIES, 1)} was altered"),
+    "the salt is another": (of_round(MEMORIES, 1), lambda c: flipped(c, len(c) - 1), "another salt"),
 }
 """What is damaged, how, and what is said of it."""
 
@@ -163,6 +224,90 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(left, tmp_path,
     require_untouched(folder, (EvidenceError, UsageError), match)
     (folder / at).write_bytes(before)
     assert resume(folder, tiny_dataset()).digest == run.digest
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".DS_Store", "notes.txt", "checkpoints/.DS_Store", "clients/a.partial", "transcript/notes.txt", "edit.json"],
+)
+def test_a_file_that_such_a_run_has_not_is_named_before_anything_is_written(left, tmp_path, name):
+    (whole, run), folder = left["mask"], tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / name).write_bytes(b"")
+    require_untouched(folder, EvidenceError, f"{name} is a file that such a run has not")
+    (folder / name).unlink()
+    assert resume(folder, tiny_dataset()).digest == run.digest
+
+
+def test_a_round_that_is_gone_is_missed(left, tmp_path):
+    (whole, run), folder = left["mask"], tmp_path / "run"
+    shutil.copytree(whole, folder)
+    name = of_round(CHECKPOINT, 0)
+    before = (folder / name).read_bytes()
+    (folder / name).unlink()
+    require_untouched(folder, EvidenceError, f"{name} is gone")
+    (folder / name).write_bytes(before)
+    assert resume(folder, tiny_dataset()).digest == run.digest
+
+
+@pytest.mark.parametrize(
+    ("suite", "point"),
+    [("mask", ("behind", "unmask", 1, 1)), (None, ("checkpoint", "", 0, -1))],
+    ids=["opened", "clear"],
+)
+def test_a_run_that_was_killed_in_its_first_round_goes_on_from_the_model_that_it_began_with(tmp_path, suite, point):
+    """Behind a suite a sum of that round was opened: the others would be of rows that another model gave."""
+    folder, run, _ = begun(tmp_path, point, lambda: trained(tmp_path / "run", FEDREP, suite))
+    for name in (of_round(CHECKPOINT, 0), of_round(MEMORIES, 0)):
+        before = changed(folder / name, last_bit)
+        require_untouched(folder, EvidenceError, f"{name} was altered")
+        (folder / name).write_bytes(before)
+    assert resume(folder, tiny_dataset()).digest == run.digest
+
+
+def test_what_the_server_remembers_is_compared_over_rounds_that_are_not_stored(tmp_path):
+    run = tiny_config()["run"] | {"checkpoint_every": 2}
+    tables = tiny_config(server=[{"use": "mean"}, {"use": "momentum", "beta": 0.5}], run=run)
+    tables["learner"] |= {"rounds": 5}
+    folder, run, _ = begun(tmp_path, ("ledger", "round", 3, -1), lambda: trained(tmp_path / "run", tables, None))
+    name = of_round(CHECKPOINT, 2)
+    assert "state." in str((folder / name).read_bytes())
+    for change in (remembered_bit, last_bit):
+        before = changed(folder / name, change)
+        require_untouched(folder, EvidenceError, f"{name} (was altered|is not the model)")
+        (folder / name).write_bytes(before)
+    assert resume(folder, tiny_dataset()).digest == run.digest
+
+
+def test_what_the_last_round_was_made_of_is_named_where_its_model_is_right(tmp_path):
+    folder, run, _ = begun(tmp_path, ("checkpoint", "", 2, -1), lambda: trained(tmp_path / "run", FEDREP, "mask"))
+    name = of_round(MEMORIES, 1)
+    before = changed(folder / name, other_signs)
+    require_untouched(folder, EvidenceError, f"/{name} or .* was altered: round 2 does not follow from")
+    (folder / name).write_bytes(before)
+    assert resume(folder, tiny_dataset()).digest == run.digest
+
+
+def other_signs(content):
+    """All that clients keep with the other sign, so that the next model shows it."""
+    arrays = parse_arrays(content, Path(MEMORIES))
+    return tensor_bytes({name: -one if one.dtype.kind == "f" else one for name, one in arrays.items()})
+
+
+def remembered_bit(content):
+    """The first bit of the first thing that is remembered."""
+    start, table = tensors_in(content)
+    return flipped(content, start + next(at["data_offsets"][0] for name, at in table.items() if name != "vector"))
+
+
+def test_on_another_platform_the_first_round_is_not_made_again(tmp_path):
+    """Other bits may come out there, and that is no damage: a run in the clear may go on anywhere."""
+    begun(tmp_path, ("ledger", "round", 2, -1), lambda: trained(tmp_path / "run", FEDREP, None))
+    for name in (of_round(MEMORIES, 1), of_round(MEMORIES, 0)):
+        folder = shutil.copytree(tmp_path / "begun", tmp_path / name.replace("/", " "))
+        changed(folder / name, last_bit)
+        with other_machine():
+            assert resume(folder, tiny_dataset()).ledger.kinds.count("platform") == 2
 
 
 @pytest.mark.parametrize("name", [FIRST, SECOND])
@@ -288,6 +433,82 @@ def test_a_child_whose_unlearner_is_not_installed_is_left_as_it_was(left_child, 
     require_untouched(folder, EvidenceError, "of-nobody|do not follow", parent=parent.path)
     (folder / RUN).write_bytes(before)
     assert resume(folder, tiny_dataset(), parent=parent.path).digest == run.digest
+
+
+@pytest.fixture(scope="module", params=[("unlearning", 0), ("round", 3)], ids=["kept", "own"])
+def left_with_kept_rounds(tmp_path_factory, request):
+    """A folder of a child that keeps rounds and broke off in its first own one, or behind it; the child; its parent."""
+    home = tmp_path_factory.mktemp("kept")
+    learner = {"use": "fedavg", "rounds": 3, "cohort": 2, "steps": 2, "batch": 2, "step_size": 0.2}
+    tables = tiny_config(
+        learner=learner, client=[{"use": "error-feedback"}, {"use": "quantise", "clip": 1.0, "bits": 8}]
+    )
+    parent = trained(home / "parent", tables, None)
+    (later, *_) = (client for client in parent.original.clients if client not in parent.plan.cohort(1))
+
+    def make():
+        return unlearn(parent, "fats", Request.of([later]), home / "run", data=tiny_dataset(), allow_inexact=True)
+
+    folder, run, _ = begun(home, ("ledger", *request.param, -1), make)
+    assert run.ledger.of_kind("unlearning")[0]["kept_rounds"] > 0
+    return torn(folder), run, parent
+
+
+@pytest.mark.parametrize("name", [of_round(CHECKPOINT, 0), of_round(MEMORIES, 0), of_round(MEMORIES, 1)])
+def test_a_child_goes_on_from_what_its_parent_stores(left_with_kept_rounds, tmp_path, name):
+    (whole, run, parent), folder = left_with_kept_rounds, tmp_path / "run"
+    shutil.copytree(whole, folder)
+    last = of_round(MEMORIES, max(rounds_in(map(str, files(folder)))))  # of an own round, or a kept one too
+    for one in (name, last):
+        before = changed(folder / one, last_bit)
+        require_untouched(folder, EvidenceError, f"/{one} (or .* )?was altered", parent=parent.path)
+        (folder / one).write_bytes(before)
+    assert resume(folder, tiny_dataset(), parent=parent.path).digest == run.digest
+
+
+@pytest.mark.parametrize("name", [CONFIG, CONTENTS, KEYS, PARTITION])
+def test_a_child_has_what_its_parent_was_committed_to(left_with_kept_rounds, tmp_path, name):
+    (whole, run, parent), folder = left_with_kept_rounds, tmp_path / "run"
+    shutil.copytree(whole, folder)
+    change = {
+        CONFIG: lambda c: c.replace(b"step_size = 0.2", b"step_size = 0.3"),
+        CONTENTS: lambda c: flipped(c, in_rows(c)),
+        KEYS: lambda c: c.replace(b"seed", b"digest", 1),
+        PARTITION: other_owners,
+    }
+    before = changed(folder / name, change[name])
+    require_untouched(folder, EvidenceError, name, parent=parent.path)
+    (folder / name).write_bytes(before)
+    assert resume(folder, tiny_dataset(), parent=parent.path).digest == run.digest
+
+
+# files of others
+
+
+def test_no_manifest_lists_a_file_that_no_run_has(tmp_path, monkeypatch):
+    """One that came while it trained is named, and once it is away the run is finished."""
+    measure = train_module.derived
+
+    def measured(*args):
+        (tmp_path / "run" / "notes.txt").write_bytes(b"")
+        return measure(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "derived", measured)
+        with pytest.raises(EvidenceError, match=r"notes\.txt is a file that no run has"):
+            trained(tmp_path / "run", FEDREP, None)
+    assert not (tmp_path / "run" / MANIFEST).exists()
+    (tmp_path / "run" / "notes.txt").unlink()
+    assert resume(tmp_path / "run", tiny_dataset()).digest == trained(tmp_path / "other", FEDREP, None).digest
+
+
+def test_a_manifest_that_lists_such_a_file_is_refused_by_its_name(tmp_path):
+    folder = trained(tmp_path / "run", FEDREP, None).path
+    table = parse_json((folder / MANIFEST).read_bytes(), folder)
+    table["files"]["notes.txt"] = table["files"][METRICS]
+    (folder / MANIFEST).write_bytes(pretty_json(table))
+    with pytest.raises(EvidenceError, match=r"'files\.notes\.txt'"):
+        load_run(folder)
 
 
 # what kills leave

@@ -399,10 +399,15 @@ def commit(
     dataset: Dataset, population: Population, names: Names | None, secret: bytes, committed: Committed
 ) -> tuple[Contents, Opening]:
     """The leaves of what clients hold and of the test rows, under salts of a master secret; and what opens them."""
-    clients = population.clients
-    sizes = tuple(len(population.samples[client]) for client in clients)
-    count = len(clients) + sum(sizes) + len(dataset.test_targets)
+    count = len(population.clients) + population.size + len(dataset.test_targets)
     opening = Opening(names, Seeds.of(derive(secret, "salts"), count))
+    return commit_under(dataset, population, opening, committed), opening
+
+
+def commit_under(dataset: Dataset, population: Population, opening: Opening, committed: Committed) -> Contents:
+    """The leaves of what clients hold and of the test rows, under names and salts that are there, all of them."""
+    clients, names = population.clients, opening.names
+    sizes = tuple(len(population.samples[client]) for client in clients)
     salts = [salt or b"" for salt in opening.salts.between(0, opening.salts.size)]
     digests = _digests_by_id(dataset, [row for client in clients for row in population.samples[client]])
     named, rows, place = list[bytes](), list[bytes](), 0
@@ -416,7 +421,7 @@ def commit(
         for row, digest in enumerate(row_digests(dataset.test_inputs, dataset.test_targets))
     ]
     leaves = _joined(named), _joined(rows), _joined(tests)
-    return Contents(clients, sizes, *leaves, *committed.tables), opening
+    return Contents(clients, sizes, *leaves, *committed.tables)
 
 
 def _joined(digests: Iterable[bytes]) -> Digests:

@@ -106,9 +106,11 @@ def _are_segments(value: object) -> bool:
     return isinstance(value, list) and all(are_ids(row) and len(row) == 4 for row in value)
 
 
+_ENTRY = Fields({"sha256": is_digest, "size": is_count})
+
+
 def _are_files(value: object) -> bool:
-    entry = Fields({"sha256": is_digest, "size": is_count})
-    return isinstance(value, dict) and all(file_of(name) and entry(inner) for name, inner in value.items())
+    return isinstance(value, dict) and all(file_of(name) and _ENTRY(inner) for name, inner in value.items())
 
 
 _DIGESTS = "names", "rows", "tests"
@@ -214,6 +216,17 @@ _VIEW = Fields(
 )
 _TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
 _MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
+
+
+def _wrong_manifest(value: Any) -> list[str]:
+    """Names of the fields of ``manifest.json`` that are missing, wrong or unknown: of files too that no run has."""
+    wrong = _MANIFEST.wrong(value)
+    if "files" not in wrong or not isinstance(value.get("files"), dict):
+        return wrong
+    files = [f"files.{name}" for name, entry in value["files"].items() if not (file_of(name) and _ENTRY(entry))]
+    return [name for name in wrong if name != "files"] + files
+
+
 _MESSAGE = Fields({"sender": is_word, "receiver": is_word, "size": is_count})
 _FIGURES = listed(Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_share}))
 
@@ -419,7 +432,7 @@ FILES: dict[str, File] = _table(
     File(
         MANIFEST,
         "the list of files with their digests: the identity of the run",
-        Json(_MANIFEST.wrong, FORMAT),
+        Json(_wrong_manifest, FORMAT),
         _ALL,
         exempt="it follows from the other files",
         listed=False,
@@ -611,7 +624,7 @@ FILES: dict[str, File] = _table(
     File(
         FORMER,
         "the manifest of before a prune, which names the run that was verified then",
-        Json(_MANIFEST.wrong, FORMAT),
+        Json(_wrong_manifest, FORMAT),
         _ALL,
         When.PRUNED,
         exempt="it follows from what was there",

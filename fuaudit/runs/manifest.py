@@ -22,7 +22,7 @@ from fuaudit.runs.layout import (
     names_in,
 )
 from fuaudit.runs.ledger import Ledger, read_ledger
-from fuaudit.text import some_of
+from fuaudit.text import WITH_DATA, command, some_of
 
 Files = dict[str, dict[str, Any]]
 """Path -> digest and size."""
@@ -50,8 +50,16 @@ def entry_of(content: bytes) -> dict[str, Any]:
 
 
 def files_of(path: Path) -> Files:
-    """Digest and size of every file of a run but the manifest and the ledger; EvidenceError for links."""
-    return {name: entry_of(read_bytes(path / name, limit_of(name))) for name in filter(is_listed, names_in(path))}
+    """Digest and size of every file of a run but the manifest and the ledger.
+
+    Raises:
+        EvidenceError: a link, or a file that no run has, which would make the whole folder no run.
+    """
+    names = [*filter(is_listed, names_in(path))]
+    if strange := next((name for name in names if file_of(name) is None), None):
+        again = f"Move it out of the folder. A run that is not finished goes on with: {command('resume', path)}"
+        raise EvidenceError(f"{path / strange} is a file that no run has", again + WITH_DATA)
+    return {name: entry_of(read_bytes(path / name, limit_of(name))) for name in names}
 
 
 def manifest_bytes(digest: str, files: Files, head: str) -> bytes:

@@ -24,21 +24,21 @@ from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.layout import RECEIVED, of_round, stored_rounds
-from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.events import LATE, NOT_IN_ROUND, Rejected
 from fuaudit.training.execute import RoundState, execute, require_finite
 from fuaudit.training.received import Received
-from fuaudit.training.setup import Setup, setup
+from fuaudit.training.setup import Setup
 from fuaudit.workflow.append import mend_ledger, unmended
 from fuaudit.workflow.commit import Promise
 from fuaudit.workflow.inbox import Inbox, whole
 from fuaudit.workflow.memory import require_memory
 from fuaudit.workflow.receiving import receiving, size_of_records
-from fuaudit.workflow.resume import parent_at_hand, remove_torn, require_fitting
+from fuaudit.workflow.resume import remove_torn
 from fuaudit.workflow.train import complete, prepare, size_of_run, state_after, store_round
+from fuaudit.workflow.unfinished import looked_at, require_made
 from fuaudit.workflow.unlearn import begun_child, keep_rounds
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
@@ -344,14 +344,12 @@ def receive_rest(
             raise UsageError(f"the rounds of {folder} do not come in messages", "Go on with: fuaudit resume FOLDER.")
         stored = RunWriter(folder).stored
         unfinished = Run(folder, "", info, {}, unmended(folder), config)
-        require_fitting(unfinished, stored)
-        plain = setup(config, data, unfinished.rows).turned(unfinished.owner)
-        require_committed(unfinished, plain.dataset)
+        plain, above = looked_at(unfinished, stored, data, parent)
         ready = receiving(plain)
         _require_usable(unfinished, ready)
-        above = parent_at_hand(unfinished, parent) if unfinished.is_child else None
         with threads_restored():
             here = Platform.here(plain, max(stored, default=0))
+            require_made(unfinished, ready, stored, above, here)
         # What a kill left is cut, and the run goes on.
         remove_torn(folder)
         writer = RunWriter(folder, mend_ledger(folder, max(stored, default=0)), unfinished.salt)
@@ -368,7 +366,5 @@ def _require_usable(run: Run, ready: Setup) -> None:
     """Raises EvidenceError where what came of a round cannot have come: rounds are made from it again."""
     sums, dimension = run.exchange.transport.shows == "sums", ready.procedure.layout.dimension
     for number, record in run.received.items():
-        if not 1 <= number <= run.rounds_executed:
-            raise EvidenceError(f"{run.path} has {of_round(RECEIVED, number)}, which is of none of its rounds")
         for wrong in record.wrong(run.plan.cohort(number), dimension, run.exchange.agrees, sums):
             raise EvidenceError(f"{run.path} has {wrong} in {of_round(RECEIVED, number)}")

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
 from fuaudit.commitments.secrets import Renewal
+from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.declared import says
 from fuaudit.draws import END, START, Draws, Position
@@ -29,6 +30,7 @@ from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
+from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup, depended_on, depending, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
@@ -37,6 +39,9 @@ from fuaudit.workflow.receiving import receiving, size_of_records
 from fuaudit.workflow.secured import books_of, require_fresh_noise, require_secured, secured
 from fuaudit.workflow.train import complete, finish, size_of_run
 from fuaudit.workflow.writer import RunWriter, require_new, require_space
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -258,21 +263,32 @@ def keep_rounds(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> Non
     """Write what a child of a rewriter keeps of its parent, and what its ledger tells before its first round."""
     record_request(writer, parent)
     change = Unlearning(plan, plan.first_change(parent.plan))
-    first = change.first_round(parent.rounds_executed)
-    # only those that training on would have stored: the round after which training was stopped is no such round
-    to_store = stored_rounds(ready.config.run.checkpoint_every, plan.law.rounds)
-    kept = {number for number in parent.checkpoints if number < first and number in to_store}
-    before, after = parent.plan.retained, plan.retained
-    writer.keep_received(parent, first)
-    for round_number in sorted(kept - {*writer.stored}) if change.first_change != START else []:
-        vector, state = parent.checkpoint(round_number)
-        writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
+    writer.keep_received(parent, change.first_round(parent.rounds_executed))
+    for round_number in sorted({*kept_of(ready.config, parent, plan)} - {*writer.stored}):
+        writer.checkpoint(round_number, *as_kept(ready, parent, plan, round_number))
     done = max(writer.stored, default=0)
     before_a_kill = writer.ledger.of_kind("unlearning")
     kept_rounds = before_a_kill[0]["kept_rounds"] if before_a_kill else done
     writer.record_platform(Platform.here(ready, done), platforms_kept(parent.ledger, kept_rounds))
     if not before_a_kill:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
+
+
+def kept_of(config: Config, parent: Run, plan: Plan) -> tuple[int, ...]:
+    """The rounds of its parent whose models a child of a rewriter stores, ascending."""
+    change = Unlearning(plan, plan.first_change(parent.plan))
+    if change.first_change == START:
+        return ()
+    first = change.first_round(parent.rounds_executed)
+    # only those that training on would have stored: the round after which training was stopped is no such round
+    to_store = stored_rounds(config.run.checkpoint_every, plan.law.rounds)
+    return tuple(number for number in parent.checkpoints if number < first and number in to_store)
+
+
+def as_kept(ready: Setup, parent: Run, plan: Plan, round_number: int) -> tuple[Tensor, State]:
+    """Model ``(d,)`` and state of a parent after a round, as a child keeps them: without rows of who is erased."""
+    vector, state = parent.checkpoint(round_number)
+    return vector, state_without(ready.procedure, state, parent.plan.retained, plan.retained)
 
 
 def record_request(writer: RunWriter, parent: Run) -> None:
