@@ -47,8 +47,24 @@ class Bears(Stateless):
         if self.most < 0:
             raise KeyError(rows)
         return int(self.most) if self.most == int(self.most) else self.most
+
+
+@dataclass(frozen=True)
+class Publishes(Stateless):
+    '''The mean, which says by a word what it publishes.'''
+
+    word: str = ""
+
+    def apply(self, updates, context, state):
+        return mean(updates[context.cohort.present]), state
+
+    def publishes(self, rows):
+        return self.word
 """
-ENTRIES = "[fuaudit.aggregators]\nby-members = strange_rules:ByMembers\nbears = strange_rules:Bears\n"
+ENTRIES = (
+    "[fuaudit.aggregators]\nby-members = strange_rules:ByMembers\nbears = strange_rules:Bears\n"
+    "publishes = strange_rules:Publishes\n"
+)
 WRONG = {3.0: "returned int 3, and not a whole number from 0 to 1", 0.5: "returned float 0.5", -1.0: "raised KeyError"}
 """What a rule bears -> what is wrong with it."""
 
@@ -72,6 +88,18 @@ def test_what_a_rule_bears_is_asked_before_anything_is_trained(tmp_path, most):
 @pytest.mark.parametrize("most", WRONG)
 def test_what_a_rule_bears_is_a_number_of_rows(most):
     broken(check_aggregator, build("aggregators", {"use": "bears", "most": most}), "what it bears", WRONG[most])
+
+
+THREE = FEDAVG | {"transport": {"use": "secure-sum", "size": 3}}
+
+
+@pytest.mark.parametrize(("tables", "secure"), [(FEDAVG, "plain"), (THREE, "plain"), (THREE, None)])
+def test_what_a_rule_publishes_is_asked_before_anything_is_trained(tmp_path, tables, secure):
+    """Also where a sum has three clients or more, and one alone comes: the word would be believed elsewhere."""
+    with pytest.raises(PluginError, match=r"^aggregator 'publishes', publishes, returned str, and not one of"):
+        trained(tmp_path / "run", {"use": "publishes", "word": "rows"}, secure, tables)
+    assert not Path(tmp_path / "run").exists()
+    trained(tmp_path / "run", {"use": "publishes"}, secure, tables)
 
 
 def test_a_rule_that_bears_rows_is_trained(tmp_path):

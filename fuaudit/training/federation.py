@@ -18,7 +18,7 @@ from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build, called
 from fuaudit.training.asking import Kind, asked
 from fuaudit.training.rounds import CLIENT, SERVER, owner_of, prefix_of
-from fuaudit.training.stages import borne, least_rows, rows_left
+from fuaudit.training.stages import borne, least_rows, published, rows_left
 
 if TYPE_CHECKING:
     from fuaudit.plans import Law
@@ -65,7 +65,7 @@ def require_fitting_parts(config: Config, exchange: Exchange, solver: Any, law: 
 def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
     """Raises UsageError where every round of so many participations at most, so many clients with samples, fails.
 
-    PluginError where what a rule bears of so many rows, or fewer, is no number of them.
+    PluginError where what a rule bears of so many rows, or fewer, is no number of them, or what it publishes no word.
     """
     transport, server, trained = exchange.transport, exchange.server, min(places, filled)
     if offers(transport, "require_places"):
@@ -80,6 +80,7 @@ def _require_enough(exchange: Exchange, places: int, filled: int) -> None:
             )
         for count in {*range(1, min(rows, MANY) + 1), rows}:
             borne(stage, count, otherwise=0)  # asked now, for reports of the run and of its children ask it
+            published(stage, max(2, needed, count))  # asked also where no sum is small enough for it to matter
         rows = rows_left(stage, rows, rows)
 
 
