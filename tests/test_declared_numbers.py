@@ -131,7 +131,7 @@ STRANGER = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fuaudit.plugins import Stateless
+from fuaudit.plugins import Sent, Stateless
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ class Eighths(Stateless):
     '''Leaves numbers of a step of 2 to the minus 9, from a round on more than it declares.'''
 
     since: int = 9
+    tells: bool = True
     bits: ClassVar[int] = 8
     abrupt: ClassVar[bool] = True
 
@@ -146,6 +147,8 @@ class Eighths(Stateless):
         return 2.0**-9
 
     def apply(self, updates, context, state):
+        for client in context.cohort.clients.tolist() if self.tells else ():
+            context.tell(Sent(client, "update", updates.shape[-1]))
         whole = (updates * 512).round()
         return (whole * 40 if context.number >= self.since else whole.clamp(-127, 127)) / 512, state
 """
@@ -156,9 +159,9 @@ ENTRIES = "[fuaudit.client_stages]\neighths = eighths_of:Eighths\n"
 def eighths(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(installed(tmp_path / "site", "eighths_of", STRANGER, ENTRIES)))
 
-    def run(since, path, secure="plain", rounds=2):
+    def run(since, path, secure="plain", rounds=2, **options):
         learner = FEDAVG["learner"] | {"rounds": rounds}
-        tables = FEDAVG | {"client": [{"use": "eighths", "since": since}], "learner": learner}
+        tables = FEDAVG | {"client": [{"use": "eighths", "since": since, **options}], "learner": learner}
         return train(tables, path, tiny_dataset(), bytes(32), secure=secure)
 
     return run
@@ -177,3 +180,13 @@ def test_a_sum_names_the_stage_that_declares_too_few_bits(eighths, tmp_path):
         AnswerError, match=r"^client stage 'eighths', apply in round 5, .* of client \d+ \d+ of \d+ num"
     ):
         eighths(5, tmp_path / "run", rounds=5)
+
+
+@pytest.mark.parametrize("secure", ["plain", None])
+def test_a_stage_that_tells_no_sizes_is_refused_before_anything_is_committed_to(eighths, tmp_path, secure):
+    """Traffic counted whole numbers of the run's type, and nothing in a report said that it did not know better."""
+    words = "^client stage 'eighths', apply in round 1, declares bits, and does not tell how large the update of client"
+    with pytest.raises(AnswerError, match=words) as caught:
+        eighths(9, tmp_path / "run", secure, tells=False)
+    assert 'Tell Sent(client, "update", bytes)' in caught.value.hint
+    assert not Path(tmp_path / "run").exists()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.declared import is_agreement, offers
+from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import AnswerError, PluginError
 from fuaudit.plans.stage_draws import Part
 from fuaudit.registry import called
@@ -27,7 +27,7 @@ from fuaudit.training.asking import (
     rows_and_state,
 )
 from fuaudit.training.contracts import Delivery, Transport
-from fuaudit.training.events import NOT_FINITE, Failed, Rejected
+from fuaudit.training.events import NOT_FINITE, Failed, Rejected, Sent
 from fuaudit.training.exchange import LOST, TOO_FEW, Exchange
 from fuaudit.training.grid import grid_of, whole_numbers
 from fuaudit.training.rounds import (
@@ -192,10 +192,29 @@ def _applied(
         changed = torch.where(context.cohort.named(stage.clients).unsqueeze(-1), changed, rows)
     if not bool(changed.isfinite().all()):
         _require_finite(exchange, stage, rows, changed, context)
-    if is_tried() and part not in exchange.byzantine and (grid := grid_of(stage)):
-        finite = changed.isfinite().all(dim=-1)
-        whole_numbers(changed[finite], grid, context.cohort.clients[finite].tolist(), context.number)
+    if is_tried() and part not in exchange.byzantine:
+        _require_word(stage, part, changed, context)
     return changed, after
+
+
+def _require_word(stage: Any, part: int, rows: Tensor, context: ExchangeContext) -> None:
+    """AnswerError where an honest stage says bits, and does not tell what is sent, or leaves other whole numbers.
+
+    Of many runs at once nothing is told.
+    """
+    clients = context.cohort.clients
+    if grid := grid_of(stage):
+        finite = rows.isfinite().all(dim=-1)
+        whole_numbers(rows[finite], grid, clients[finite].tolist(), context.number)
+    if not says(stage, "bits") or context.told is None:
+        return
+    own = [event for who, event in context.told if who == str(Part("client", part))]
+    if untold := sorted({*clients.tolist()} - {event.client for event in own if isinstance(event, Sent)}):
+        raise AnswerError(
+            f"{called(stage)}, apply in round {context.number}, declares bits, and does not tell how large the update "
+            f"of client {untold[0]} is",
+            'Traffic cannot know it else. Tell Sent(client, "update", bytes) of each client.',
+        )
 
 
 def _require_finite(exchange: Exchange, stage: object, rows: Tensor, changed: Tensor, context: RoundContext) -> None:
