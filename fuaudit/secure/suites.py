@@ -152,7 +152,7 @@ class Suite:
 
     Attributes:
         name: "bfv+mask", "bfv", "mask" or "plain". CKKS is there to be attacked, under a name that says so.
-        most: of how many clients the largest buffer of a round is.
+        most: of how many clients the largest buffer of a round is; where that is one, or none, nothing is opened.
         apart: whether the parties are processes of their own; else they are objects of this one. Sums are the same.
     """
 
@@ -170,7 +170,7 @@ class Suite:
             raise UsageError(f"there is no suite {self.name!r}", nearest(self.name, SUITES))
         if self.apart and self.name == SCARY:
             raise UsageError(f"{SCARY} has no parties that could be processes")
-        layout_of(2, self.most)
+        layout_of(2, max(2, self.most))
 
     def floor(self, members: int) -> int:
         """From how many rows on a buffer of so many members may open, at least; see ``smallest`` of :meth:`opened`."""
@@ -182,7 +182,7 @@ class Suite:
         Raises:
             UsageError: it fails, or there is no layout for such values.
         """
-        ring = layout_of(bits, self.most).ring
+        ring = layout_of(bits, max(2, self.most)).ring
         if has_key_holder(self.name):
             bfv.require_margin(ring)
 

@@ -326,9 +326,11 @@ class Exchange:
         return found
 
     def members(self, places: Sequence[int], lot: Labelled) -> list[tuple[int, ...]]:
-        """Which clients, of those at the places of a round, its lot puts into each sum; of a transport that says it."""
-        found: list[tuple[int, ...]] = asked(self.transport, "members", MEMBERS, places, lot)
-        return found
+        """Which clients, of those at the places of a round, its lot puts into each sum, of a transport that says it.
+
+        Ascending, as terms name them: in which order a transport says them is no matter.
+        """
+        return [tuple(sorted(some)) for some in asked(self.transport, "members", MEMBERS, places, lot)]
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from fuaudit.commitments.identities import identity_of
 from fuaudit.commitments.lots import Lots, context_of
-from fuaudit.errors import EvidenceError, StorageError
+from fuaudit.errors import EvidenceError, PluginError, StorageError
 from fuaudit.formats.files import append_bytes, read_bytes, storage, sync_folder, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.plans import Plan
-from fuaudit.plans.stage_draws import generation_of
+from fuaudit.plans.stage_draws import Part, generation_of
+from fuaudit.registry import called
 from fuaudit.runs.layout import BEGUN, BODIES, CHAIN, LEDGER, mode_of, of_round
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of
@@ -275,7 +277,37 @@ def kept(run: Run, keeper: Keeper, plan: Plan) -> Kept:
     done = {step: {message.round for message in messages if message.step == step} for step in OF_ROUND}
     reveal = _revealing(run, plan, keeper, signers, done["lot"])
     tell = _telling(run, plan, keeper, signers, done["columns"])
-    return Kept(keeper.record, signers, reveal, tell, _told(messages), keeper.begun, _contexts(run, plan))
+    record = _recording(run, plan, keeper)
+    return Kept(record, signers, reveal, tell, _told(messages), keeper.begun, _contexts(run, plan))
+
+
+def _recording(run: Run, plan: Plan, keeper: Keeper) -> Callable[[Message], None]:
+    """Keeps every message, but for terms of a sum of other clients than the transport says: nothing of it is sent."""
+    exchange = run.exchange
+
+    @cache
+    def drawn(number: int) -> list[tuple[int, ...]]:
+        (draws,), cohort = run.stage_draws(plan), plan.cohort(number)
+        return exchange.members(cohort, draws.lot(number, Part("transport"), sorted({*cohort})))
+
+    def record(message: Message) -> None:
+        if message.step == "terms" and run.lots is not None:
+            _require_drawn(exchange.transport, terms_of(message), drawn(message.round))
+        keeper.record(message)
+
+    return record
+
+
+def _require_drawn(transport: object, terms: Terms, drawn: Sequence[tuple[int, ...]]) -> None:
+    """PluginError where a buffer is of other clients than its lot gives it, as the transport says it by ``members``."""
+    if drawn[terms.buffer : terms.buffer + 1] != [terms.members]:
+        there = drawn[terms.buffer] if terms.buffer < len(drawn) else "nobody"
+        raise PluginError(
+            f"{called(transport)}, members, says that buffer {terms.buffer} of round {terms.round} is of {there}, and "
+            f"its sum is asked for of {terms.members}",
+            "An audit would blame clients for it. Draw in members as in deliver, and say at=(context.number, n), where "
+            "n counts the buffers from 0: check_transport tells which of both is wrong.",
+        )
 
 
 def _contexts(run: Run, plan: Plan) -> Callable[[int], str]:
