@@ -12,6 +12,7 @@ from torch import Tensor
 from fuaudit.declared import must_say, offers, says
 from fuaudit.testing.contexts import DIMENSION, Step, context_of, updates_of
 from fuaudit.testing.problems import Problems
+from fuaudit.testing.sums import check_sums
 from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
 from fuaudit.training.contracts import Delivery
 from fuaudit.training.rounds import ARRAYS, Cohort, RoundContext, State
@@ -33,6 +34,13 @@ def check_transport(transport: Any) -> None:
     not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
     deliveries. No global generator is touched.
 
+    **What a suite opens is what it says**, where it has ``secured``: in rounds by the suite "plain", of many numbers of
+    clients, with samples and without, with all columns and with those of an agreement. ``secured`` makes the deliveries
+    of ``in_the_clear``, bit for bit, also where nobody keeps messages. Clients reveal their parts in the lot before it
+    is drawn. Sums are of the clients of ``members``, under the numbers and by the sizes of ``buffers``, and each is
+    opened from as many rows on as that says. ``mean_of`` makes of them what is delivered. What an audit of the messages
+    finds is wrong.
+
     Raises:
         AssertionError: the list of all that is wrong.
     """
@@ -50,6 +58,9 @@ def check_transport(transport: Any) -> None:
     for count in MANY:
         _check_rounds(transport, step, count, DTYPES[0], 1, problems)
     problems.conclude()
+    if offers(transport, "secured"):
+        check_sums(transport, problems)
+        problems.conclude()
 
 
 FEW, MANY = (0, 1, 4), (5, 6, 7, 9, 16)
