@@ -6,12 +6,11 @@ the last agreement the server told the columns, where it asked for a sum.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fuaudit.declared import is_agreement, says
-from fuaudit.runs.run import Run
 from fuaudit.training.events import COORDINATES
 
 COORDINATE_BYTES = 4
@@ -38,15 +37,20 @@ class At:
 
 
 def stages_at(
-    run: Run, event: Mapping[str, Any], clients: int, summed: int | None, outside: Collection[str]
+    stages: Sequence[Any],
+    dimension: int,
+    event: Mapping[str, Any],
+    clients: int,
+    summed: int | None,
+    outside: Collection[str],
 ) -> dict[str, At]:
     """The client stages of a round with so many clients, in order, by their names in the ledger.
 
+    The first of them gets rows of the model's ``dimension``.
     ``summed`` is how many columns the server told, None where it told none: no sum was asked for. What agreements
     ``outside`` tell is as told: they may count otherwise, or say nothing.
     """
-    stages: tuple[Any, ...] = run.exchange.client_stages.stages
-    left, found = just(run.model.numel()), dict[str, At]()
+    left, found = just(dimension), dict[str, At]()
     last = max((number for number, stage in enumerate(stages) if is_agreement(stage)), default=-1)
     for number, stage in enumerate(stages):
         part, given = f"client.{number}", left

@@ -140,12 +140,13 @@ def _fits(told: Shapes, made: Sequence[Shapes]) -> bool:
 def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
     """What the ledger of a sealed view tells of its rounds otherwise than stages of its config can."""
     cohort, outside = cohort_of(run), _outside(run)
+    stages, dimension = run.exchange.client_stages.stages, run.model.numel()
     for event in told_rounds(run):
         number, clients = event["round"], len({*cohort(event["round"])})
         columns = checked.columns.get(number)
         summed = None if columns is None else len(columns)
-        places = stages_at(run, event, clients, summed, outside)
-        most = min((at.most for at in places.values()), default=run.model.numel())
+        places = stages_at(stages, dimension, event, clients, summed, outside)
+        most = min((at.most for at in places.values()), default=dimension)
         if summed is not None and summed > most:
             told = f"the server told {counted(summed, 'column')}, and the clients of the round agree on {most} at most"
             yield Wrong("told", told, number)
@@ -154,7 +155,7 @@ def wrong_told(run: Run, checked: Checked) -> Iterator[Wrong]:
         for one in event.get("told", ()):
             if one["kind"] not in ("sent", "answered") or one["part"] in outside:
                 continue
-            if not _has_size(one, places.get(one["part"]), run.model.numel(), len(run.view.clients)):
+            if not _has_size(one, places.get(one["part"]), dimension, len(run.view.clients)):
                 told = f"the ledger tells that {one['part']} {one['kind']} {one['what']} of {one['size']} bytes"
                 yield Wrong("told", f"{told}, and by the config it has another size", number)
         for release in releases_of(event):
