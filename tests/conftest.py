@@ -46,8 +46,21 @@ ORDER = "FUAUDIT_TEST_ORDER"
 """The environment variable with the order of tests; worker processes inherit it, so all have the same."""
 
 
+SHARE = "FUAUDIT_TEST_SHARE"
+"""The environment variable with the share of tests marked ``thorough`` that are run, such as "2/5"; else all are."""
+
+
 def pytest_configure():
     os.environ.setdefault(ORDER, secrets.token_hex(4))
+
+
+def in_share(item):
+    """Whether a test is run: of those that take long only a share, of which each function is in one."""
+    if SHARE not in os.environ or item.get_closest_marker("thorough") is None:
+        return True
+    share, shares = map(int, os.environ[SHARE].split("/"))
+    name = f"{item.module.__name__}.{item.originalname}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shares == share % shares
 
 
 def pytest_collection_finish():
@@ -60,8 +73,11 @@ def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(f"The same order again: {ORDER}={os.environ[ORDER]}")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """The longest modules first, else in random order, and within each its tests: what one prepares, it keeps."""
+    if left := [item for item in items if not in_share(item)]:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if in_share(item)]
 
     def place(*names):
         return hashlib.sha256(" ".join([os.environ[ORDER], *names]).encode()).digest()

@@ -135,6 +135,7 @@ LESS = {"skellam-noise, four clients", "dpsgd, Poisson batches"}
 """Those whose noise, or sampling, leaves less to be seen in so few trials."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HONEST)
 def test_the_stage_keeps_to_its_account(draws, name):
     found = audit.audited(draws, HONEST[name], FEW)
@@ -142,6 +143,7 @@ def test_the_stage_keeps_to_its_account(draws, name):
     assert found.share > (0.25 if name not in LESS else 0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", audit.FAULTS)
 def test_planted_faults_that_let_out_too_much_are_refuted(draws, name):
     found = audit.audited(draws, audit.FAULTS[name], MORE.get(name[1], FEW))
@@ -165,6 +167,7 @@ def parts(trial):
     return trial.stage, histories, trial.account, trial.delta, trial.sort.__qualname__, trial.fault
 
 
+@pytest.mark.thorough
 def test_a_fault_that_makes_a_stage_more_private_is_no_matter_of_an_account(draws):
     fault = law.FAULTS["one trial too many"]
     assert audit.audited(draws, audit.conspar(20, 2, 0.5, fault=fault), FEW).verdict == "PASS"
@@ -222,6 +225,7 @@ def test_tables_that_are_kept_stay_as_they_are():
     assert audit.rows_of(audit.written(rows)) == rows
 
 
+@pytest.mark.thorough
 def test_a_step_with_noise_keeps_to_its_account_and_one_with_half_of_it_does_not(draws):
     trial = audit.step(1.0)
     found = audit.audited(draws, trial, 12_000)

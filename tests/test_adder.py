@@ -266,6 +266,7 @@ def test_a_client_is_named_by_the_server(one):
     four.end()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_process_that_somebody_ends_or_stops_costs_nobody_anything(number):
     made = Adder(bfv.keyless_part(RING), RING, answer=4.0)
@@ -328,6 +329,7 @@ def test_nonsense_is_no_answer(taken_over, way):
     assert taken_over.pid is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", "hs")
 def test_what_takes_the_process_over_costs_its_message(taken_over, way):
     """Its sender is named; what comes next is done by a fresh process."""
@@ -369,6 +371,7 @@ def test_a_context_that_is_none_is_refused_and_no_client_named():
         Adder(KEYS.public, RING)
 
 
+@pytest.mark.thorough
 @LINUX
 def test_nothing_is_left_behind():
     gc.collect()

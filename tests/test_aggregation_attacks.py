@@ -45,6 +45,7 @@ def test_attacks_get_a_row_where_they_must_and_nowhere_else(suite):
     assert not [one for one in found if one.got != one.due]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("clients", "smallest"), [(8, 3), (15, 8)])
 def test_attacks_on_larger_buffers_come_out_alike(clients, smallest):
     """Also in the ring for more clients."""
@@ -110,6 +111,7 @@ def judged(run):
     return result, next(found for found in result.findings if found.audit == "aggregation-attacks")
 
 
+@pytest.mark.thorough
 def test_sums_by_a_suite_pass_and_the_report_says_who_learns_what(sealed_sums, tmp_path):
     result, found = judged(sealed_sums)
     assert (result.verdict, found.verdict) == ("PASS", "PASS"), result.reason
@@ -133,6 +135,7 @@ def told_of(run, tmp_path, party):
     return [part.strip() for part in re.search(rf"^\| {party} \|(.*)\|(.*)\|$", page, re.MULTILINE).groups()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("suite", "tables"), [("mask", FEDAVG), ("plain", FEDAVG), ("bfv", FEDREP), (None, FEDREP)])
 def test_what_an_auditor_learns_is_what_the_files_tell(tmp_path, suite, tables):
     run = trained(tmp_path / "run", tables, suite)
@@ -153,6 +156,7 @@ def test_what_an_auditor_learns_is_what_the_files_tell(tmp_path, suite, tables):
     assert view[1] == due
 
 
+@pytest.mark.thorough
 def test_a_page_begins_with_what_the_server_is_given_and_names_who_ran_it(tmp_path, fuaudit):
     for suite in ("plain", "mask", None):
         run = trained(tmp_path / f"{suite}", FEDAVG, suite)
@@ -229,6 +233,7 @@ def test_an_attack_that_breaks_off_got_not_nothing(no_process, name):
     assert caught.value.broke
 
 
+@pytest.mark.thorough
 def test_rounds_with_different_numbers_of_clients_are_told_as_they_were(tmp_path):
     """By hand, of every round that was executed; a sealed view tells the same."""
     tables = FEDAVG | {

@@ -419,6 +419,7 @@ PAIRS = [
 """Every attack with every rule; each of both with both transports."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("chain", "rule", "transport", "proposes"), PAIRS)
 def test_an_attacked_federation_forgets(tmp_path, chain, rule, transport, proposes):
     """A client with an attack of its own, after which nobody is left for it, or one without."""
@@ -438,6 +439,7 @@ LOUD = {"use": "gaussian", "clients": [3], "deviation": 1e38}
 QUANTISED = [LOUD, MEMORY, AGREEMENT, {"use": "quantise", "clip": 0.5}]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=["clear", "sums"])
 def test_one_byzantine_client_does_not_stop_the_others(tmp_path, quick, transport):
     """In front of her memory she sends what no float holds, or sums up to it; the ledger tells it, and replay does.
@@ -470,6 +472,7 @@ def test_one_byzantine_client_does_not_stop_the_others(tmp_path, quick, transpor
     assert str(verify(pruned, quick, key=AUDIT_KEY, save=False, data=tiny_dataset()).verdict) == "PASS"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gone", [3, 2], ids=["hers", "another's"])
 @pytest.mark.parametrize("momentum", [False, True])
 def test_erased_rows_that_are_left_in_are_found_behind_byzantine_clients(tmp_path, gone, momentum):

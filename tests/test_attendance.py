@@ -45,6 +45,7 @@ MANY_DIGITS = Fraction(str(2 / 3)), Fraction(2**63, 2**64 - 1), Fraction(2**63 +
 RATES = Fraction(1, 2), Fraction(1, 5), Fraction(1), Fraction(2**61, 2**62 - 1), *MANY_DIGITS
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_equal_to_drawing(data):

@@ -522,6 +522,7 @@ def test_versions_of_what_is_not_installed_are_not_invented(monkeypatch):
     assert "of no known version" in found.as_json()["statement"]["accountant"]
 
 
+@pytest.mark.thorough
 def test_the_page_of_the_paper_s_setting_says_what_is_computed():
     page = paper.PAGE.read_text()
     lines, found = paper.by_alpha()

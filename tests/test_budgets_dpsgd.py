@@ -151,6 +151,7 @@ def test_the_librarys_own_sampled_gaussian_is_the_same(noise, rate, steps):
     assert best.high - best.low < (above - below) / 10
 
 
+@pytest.mark.thorough
 def test_steps_of_several_kinds_are_composed():
     kinds, interval = [Steps(1.0, 0.02, 300), Steps(1.5, 0.01, 500)], 1e-4
     one, other = (
@@ -236,6 +237,7 @@ def test_without_amplification_rates_say_nothing():
     assert "rate" not in found.as_json()["statement"]["rounds covered"]
 
 
+@pytest.mark.thorough
 def test_a_statement_has_all_digits_of_what_an_epsilon_holds_at():
     """A delta that is rounded down has no such epsilon, and noise that is rounded up is more than there is."""
     about = account([Steps(1.2345678, 0.012345678, 100)], 0.00001234564, POISSON).as_json()["statement"]
@@ -250,6 +252,7 @@ def test_noise_of_several_sizes_is_one_gaussian():
     assert found.total == pytest.approx(epsilon_of(math.sqrt(2), 1e-5), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_batches_that_are_cut_join_delta():
     """1 + e^epsilon times the chance of any cut, rounded up; epsilon stays."""
     few, delta = Steps(1.0, 0.01, 100), 1.23456789e-6
@@ -290,6 +293,7 @@ def test_what_cuts_add_is_not_held_at_any_epsilon(noise, cut, least):
     assert found.delta_in_all >= least
 
 
+@pytest.mark.thorough
 def test_with_cuts_no_lower_bound_is_told(said):
     numbers = ("--noise", "1", "--rate", "0.01", "--steps", "100", "--delta", "1e-5", "--sampling", "poisson")
     assert json.loads(said(*numbers, "--json"))["epsilon_total_at_least"] > 0.7
@@ -334,6 +338,7 @@ def test_the_figures_beside_are_those_of_opacus():
     assert central_limit([USUAL], 1e-5).epsilon == theirs.get_epsilon(1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("steps", [USUAL, Steps(0.6, 0.004, 30_000), Steps(1.0, 0.004, 1)])
 def test_the_limit_for_many_steps_is_no_bound_and_is_said_to_be_none(steps):
     found = account([steps], 1e-5, POISSON)
@@ -361,6 +366,7 @@ def next_less_private(one, name):
     return replace(one, **{name: value - last if name == "noise" else value + last})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("one", "target", "missing"),
     [(Steps(1.0, 0.01, 300), 1.2, each) for each in ("noise", "rate", "count")] + [(Steps(0.7, 0.2, 2), 0.5, "noise")],
@@ -391,6 +397,7 @@ def test_without_amplification_a_target_has_a_closed_form(law, times):
     assert answer(replace(asked, noise=60.0, count=None), 2.0).count == rounds_for(2.0, 1e-5, 60.0, times)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("asked", "target", "told"),
     [
@@ -459,6 +466,7 @@ def said(fuaudit):
 NUMBERS = ("--noise", "1", "--rate", "0.01", "--steps", 1000)
 
 
+@pytest.mark.thorough
 def test_the_command_says_what_decides_and_what_stands_beside(said):
     document = json.loads(said(*NUMBERS, "--sampling", "poisson", "--json"))
     found = account([Steps(1.0, 0.01, 1000)], 1e-5, POISSON)
@@ -496,6 +504,7 @@ def test_the_law_of_batches_has_to_be_said(said):
         said(*wrong, expected=2)
 
 
+@pytest.mark.thorough
 def test_the_command_says_what_a_target_allows(said):
     few = ("--rate", 0.5, "--steps", 1, "--sampling", "poisson", "--target", 1.5)
     document = json.loads(said(*few, "--json"))
@@ -553,6 +562,7 @@ def test_a_history_is_data_and_is_never_carried_out(said, tmp_path):
     assert "at most" in said("--history", tmp_path / "large.json", "--sampling", "poisson", expected=2)
 
 
+@pytest.mark.thorough
 def test_a_plot_shows_what_sampling_amplifies(said, tmp_path):
     said(*NUMBERS, "--sampling", "poisson", "--plot", tmp_path / "curve.svg", "-q")
     assert "<svg" in (tmp_path / "curve.svg").read_text()

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from against_byzfl import RULES, apart, inputs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 def test_rules_agree_on_drawn_and_attacked_rows(rule):
     assert len(inputs()) == 40

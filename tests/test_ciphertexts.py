@@ -269,6 +269,7 @@ def held(kind):
     return [one for one in gc.get_objects() if isinstance(one, kind)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", ["bfv", "bfv+mask"])
 def test_keys_are_gone_after_an_opening(suite):
     before = len(held(bfv.Keys))

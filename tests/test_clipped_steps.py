@@ -49,6 +49,7 @@ def test_engines_agree(model, kind):
     assert gap(Batched(2, stack_size=7), Reference(), problem, batches, steps) <= 1e-10
 
 
+@pytest.mark.thorough
 def test_compiled_agrees():
     problem, batches = make_task("mlp"), make_batches(1)
     steps = steps_of("with noise", problem, batches)
@@ -72,6 +73,7 @@ def test_a_norm_that_nothing_reaches_is_plain(name):
     assert (plain - wide).abs().max() <= 1e-10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["reference", "threads", "batched"])
 def test_no_sample_moves_a_model_further_than_the_norm(name, dtype):

@@ -149,6 +149,7 @@ WRONG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_methods_get_no_bound(name):
     """None: they draw otherwise, and whether the tests see it is for their power to say; a PASS names the code."""
@@ -421,6 +422,7 @@ def test_the_run_and_the_tests_share_alpha():
         assert share < alpha / 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["fats", "retrain", "stranger-writes-down", "stranger-more-segments"])
 def test_the_run_s_own_plan_is_equal_along_its_lineage(lineage, name):
     parent, client = lineage

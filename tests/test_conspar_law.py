@@ -21,12 +21,14 @@ def draws(tmp_path_factory):
     return law.stage_draws(tmp_path_factory.mktemp("law") / "run")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("per_client", "alpha"), law.SETTINGS)
 def test_the_stage_draws_by_the_law(draws, per_client, alpha):
     found = law.p_values(law.sets_of(draws, Consensus(per_client, alpha), 300), per_client, alpha)
     assert min(found.values()) > 1e-3, found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", law.FAULTS)
 def test_planted_faults_are_found(draws, name):
     found = law.p_values(law.sets_of(draws, Consensus(4, 0.5), 250, law.FAULTS[name]), 4, 0.5)

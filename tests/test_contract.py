@@ -58,6 +58,7 @@ def registered(kind):
 # the registered ones
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [n for n in registered("unlearners") if n not in {*REFUTED, "fats-as-printed"}])
 def test_registered_unlearners(name):
     check_unlearner(registry.build("unlearners", name))
@@ -96,6 +97,7 @@ def test_a_rule_that_publishes_a_row_must_say_so():
         check_aggregator(SilentMedian())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("byzantine", "rows"), [(5, None), (5, [8]), (0, [9])])
 def test_a_rule_that_needs_many_rows_is_tried_of_so_many(byzantine, rows):
     """Whoever needs eight rows published one unseen: of six rows it was not asked, and of no others it was tried."""
@@ -232,6 +234,7 @@ def test_registered_audits(name):
     check_audit(registry.build("audits", {"use": name, **SMALLER.get(name, {})}))
 
 
+@pytest.mark.thorough
 def test_enumeration_with_its_controls():
     controls = {"noop": "FAIL", "fats": "PASS", "finetune": "NOT_APPLICABLE", "training": "NOT_APPLICABLE"}
     check_audit(Enumeration(leaves=4000), controls, subjects=())
@@ -263,11 +266,13 @@ def test_the_core_does_not_import_its_testing_package():
 # broken unlearners
 
 
+@pytest.mark.thorough
 def test_the_printed_algorithm_is_refuted_with_a_witness():
     claim = rewriter(FatsAsPrinted.rewrite)
     broken(check_unlearner, claim, "total variation 1/8", "probability 3/8 after unlearning")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mutant", "kind", "why"),
     [
@@ -287,6 +292,7 @@ def rewriter(rewrite, **changes):
     return dataclass(frozen=True)(type("Mutant", (FatsUnlearning,), body))()
 
 
+@pytest.mark.thorough
 def test_declarations():
     broken(check_unlearner, rewriter(FatsUnlearning.rewrite, needs=frozenset({"models"})), "unknown needs")
     broken(check_unlearner, rewriter(FatsUnlearning.rewrite, needs=frozenset()), 'needs "plan"')
@@ -348,6 +354,7 @@ def reads_the_key(self, plan, request, fresh, not_before):
     return plan.erase(request, fresh, Position(1, 0) if plan.sources[0].secret[0] % 2 else START)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rewrite", "reason"),
     [

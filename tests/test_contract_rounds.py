@@ -63,6 +63,7 @@ def test_places_among_the_retained_depend_on_who_is_left(stages):
     broken(check_aggregator, part(Mean, apply=mean_by_place, vectorised=False), "how many clients there are, or which")
 
 
+@pytest.mark.thorough
 def test_the_contract_of_client_stages(stages):
     for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
         check_client_stage(right)
@@ -856,6 +857,7 @@ def one_of_a_crowd_alone(self, rows, context):
     return Delivery(shown, context.cohort.counted(len(shown)), rows * (len(shown) > 0))
 
 
+@pytest.mark.thorough
 def test_a_transport_that_shows_sums_of_fewer_than_it_says():
     broken(check_transport, PairsAsThree(2), "of fewer participations with samples than least_trained, whi")
 

@@ -291,6 +291,7 @@ def test_a_ledger_that_tells_of_other_noise_or_of_none_is_refuted(changes, tmp_p
     assert (found["provenance"].verdict == "FAIL") == bool(changes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("noise", "verdict"), [(1.0, "PASS"), (20.0, "INCONCLUSIVE")])
 def test_on_another_platform_noise_may_hide_what_a_row_did(noise, verdict, tmp_path, monkeypatch):
     """Rounding is told from a row that was left in, unless noise made its numbers small beside others."""

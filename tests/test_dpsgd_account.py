@@ -87,6 +87,7 @@ def test_of_poisson_batches_the_chance_of_a_cut_is_that_of_the_largest_client_an
     assert 0 <= Fraction(third.rate) - Fraction(1, 3) < Fraction(1, 10**15)
 
 
+@pytest.mark.thorough
 def test_the_account_is_that_of_the_command(tmp_path, fuaudit):
     run = trained(tmp_path / "run", UNCUT)
     found = account_of(run, delta=DELTA)
@@ -136,6 +137,7 @@ def test_a_client_that_is_drawn_several_times_is_charged_for_each(tmp_path):
     assert one.epsilon == account([Charged(NOISE, 1.0, 3 * 2 * 2)], DELTA, FIXED).total
 
 
+@pytest.mark.thorough
 def test_what_a_cut_adds_is_in_delta():
     """The account of batches that are cut holds at the delta that was asked for, cuts included."""
     batches = Batches(POISSON, 2, 0.05, 1e-9)
@@ -193,6 +195,7 @@ def test_the_word_of_a_strangers_solver_is_taken_by_a_cap_alone(tmp_path, monkey
 DEALT = {"use": "test-deals", "clients": 4}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("parts", "named"),
     [
@@ -350,6 +353,7 @@ def audited(solver, epsilon, rate, always=False):
 NOISY = DpSgd(0.5, 1.0)
 
 
+@pytest.mark.thorough
 def test_no_audit_refutes_the_account():
     known = audited(NOISY, account([Charged(1.0, 1.0, 1)], WIDE, FIXED).total, 1.0)
     assert (str(known.verdict), known.share > 0.5) == ("PASS", True)
@@ -366,6 +370,7 @@ class Quieter(DpSgd):
         return replace(steps, noise=steps.noise / 3)
 
 
+@pytest.mark.thorough
 def test_an_audit_refutes_what_is_not_done_as_told():
     often = audited(NOISY, account([Charged(1.0, 0.25, 1)], WIDE, POISSON).total, 0.25, always=True)
     quiet = audited(Quieter(0.5, 1.0), account([Charged(1.0, 1.0, 1)], WIDE, FIXED).total, 1.0)

@@ -238,6 +238,7 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     assert any("participation.json" in line for line in found["lineage"].details)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("work", "scenario", "name"),
     [("epochs", SOMETIMES, "mimic"), ("steps", ROBIN, "mimic-at-clients"), ("epochs", ROBIN, "dropouts")],
@@ -333,6 +334,7 @@ def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined, fu
     assert result.verdict == "PASS", verdicts(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
 def test_all_audits_of_a_run_with_dropouts(scenario, parent_of):
     """With the proof that the draws have the law of retraining. Such laws have more outcomes than others."""
@@ -357,6 +359,7 @@ def test_the_work_announced_counts_everybody_who_may_be_there(parent_of):
     assert int(work[2].replace(",", "")) == int(work[1]) * 160
 
 
+@pytest.mark.thorough
 def test_a_run_in_which_everybody_is_always_there_can_pass(tmp_path):
     """Periods up to 0 are a law too, and enumeration has a small form of it."""
     run = train(config(learner=learner("mimic", scenario="round-robin", tau_max=0)), tmp_path / "run", secret=secret(4))

@@ -297,6 +297,7 @@ def test_what_is_gathered_at_once_changes_no_bit(model: str, monkeypatch: pytest
             monkeypatch.undo()
 
 
+@pytest.mark.thorough
 @both_paths
 def test_memory_that_is_kept_does_not_grow_with_places_and_steps(model: str) -> None:
     """Thirty places in chunks of four; a thousand steps of four batches of five images would be 41 MB."""

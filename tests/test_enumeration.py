@@ -56,6 +56,7 @@ def judged(method, *shapes, law=RUN, members=MEMBERS, **options):
     return Enumeration(**options).judged(law, members, [(method, shape) for shape in shapes], ["it"] * len(shapes))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "shape"),
     [
@@ -88,6 +89,7 @@ def test_the_lowest_free_id_is_as_far_away_as_was_found(sizes, expected):
     assert found.total_variation == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "shapes", [(CLIENT,), (SAMPLE,), (TWO,), (MIXED,), (Shape(2, ()),), (Shape(0, (2, 1)),)], ids=str
 )
@@ -104,6 +106,7 @@ def test_a_pass_states_how_far_it_goes(shapes):
         assert words in found.shows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE, CLIENT), (CLIENT, CLIENT)], ids=str)
 def test_each_federation_is_counted_once(shapes):
     """Tasks have some in common: the fixed list, streams, and what the key draws. Methods are walked once on each."""
@@ -122,6 +125,7 @@ def test_each_federation_is_counted_once(shapes):
     assert found.leaves == sum(exactness(FatsUnlearning(), *toy).leaves for toy in found.proved)
 
 
+@pytest.mark.thorough
 def test_a_pass_is_told_in_short_sentences():
     """One of some 700 characters nobody reads to its end."""
     made = [(FatsUnlearning(), replace(SAMPLE, moment=1)), (FatsUnlearning(), CLIENT)]
@@ -141,6 +145,7 @@ def test_a_pass_is_told_in_short_sentences():
     )
 
 
+@pytest.mark.thorough
 def test_streams_and_requests_during_training_are_enumerated_as_they_were_made():
     made = [(FatsUnlearning(), replace(SAMPLE, moment=1)), (Retrain(), CLIENT), (FatsUnlearning(), TWO)]
     tasks = tasks_of(RUN, made)
@@ -222,6 +227,7 @@ class PrintedDuring(FatsUnlearning):
         return (FatsAsPrinted() if wrong else FatsUnlearning()).rewrite(plan, request, fresh, not_before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", DURING)
 def test_who_is_wrong_during_training_alone_is_refuted_there(what):
     found = judged(PrintedDuring(what), replace(SAMPLE, moment=1), leaves=6000)
@@ -230,6 +236,7 @@ def test_who_is_wrong_during_training_alone_is_refuted_there(what):
     assert judged(PrintedDuring(what), SAMPLE, leaves=6_000).verdict == "PASS"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("shape", "leaves"), [(CLIENT, 6_000), (SAMPLE, 6_000), (Shape(0, (3,)), 50_000)], ids=str)
 def test_epochs_of_clients_that_come_and_go_reach_the_floor(shape, leaves):
     """In example dropouts-mimic no law has two rounds and two steps with batches of one: the next larger one counts.
@@ -280,6 +287,7 @@ def test_a_law_that_breaks_is_named():
         judged(Retrain(), CLIENT, law=Picky(3, 2, 1, 2))
 
 
+@pytest.mark.thorough
 def test_two_places_are_reached_where_they_take_four_clients():
     assert judged(Retrain(), CLIENT, law=Half(3, 2, 1, 2)).verdict == "PASS"
 
@@ -384,6 +392,7 @@ WHO_IS_WHO = {
 """Methods that are right wherever clients are alike, and each request names new ones or the same ones."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", WHO_IS_WHO)
 def test_who_is_who_is_walked(method):
     unlearner, shapes = WHO_IS_WHO[method]
@@ -416,6 +425,7 @@ class Hides(FatsUnlearning):
         return new
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("more", "number"), [(2, 1), (3, 1), (3, 2)], ids=["in most", "in some", "another key"])
 def test_who_hides_from_federations_by_chance_is_told(more, number):
     """Lists reach two samples more than a batch; from there on it is what the key draws."""
@@ -426,6 +436,7 @@ def test_who_hides_from_federations_by_chance_is_told(more, number):
     assert found.values["costly"] > 0
 
 
+@pytest.mark.thorough
 def test_a_pass_names_federations_that_were_too_large_for_the_method_alone():
     """The method is right, and draws more than it needs on few of them."""
     law, made = UniformLaw(8, 3, 5, 4, replacement=False), [(Hides(3, last=True), CLIENT)]
@@ -453,6 +464,7 @@ def test_federations_by_chance_follow_from_the_key():
             assert (toy.not_before[0] == END) == (shape.moment is None)
 
 
+@pytest.mark.thorough
 def test_steps_that_depend_on_each_other_in_cohorts_that_vary_are_refuted():
     """During training alone: with distinct clients a third one must be left."""
     law = UniformLaw(8, 3, 5, 8, replacement=False)
@@ -460,6 +472,7 @@ def test_steps_that_depend_on_each_other_in_cohorts_that_vary_are_refuted():
     assert found.verdict == "FAIL", found.shows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("leaves", [500, 2000, 4000])
 def test_steps_of_batches_that_cannot_vary_reach_no_floor(leaves):
     """The built-in spec walks 50,000; fewer may not refute it, and do not pass it."""
@@ -547,6 +560,7 @@ CAUGHT = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "method"), [(kind, method) for kind, some in CAUGHT.items() for method in some])
 def test_a_sweep_up_to_two_refutes_what_two_can_show(kind, method):
     found = sweep(method, AllToys(2, True, (kind,)), 10_000)
@@ -648,6 +662,7 @@ def examined(run):
     return Enumeration(leaves=6_000).examine(Case(Evidence(run, parent_of(run), None), Keyed(bytes(32))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("methods", [("finetune", "retrain"), ("noop", "retrain", "fats")], ids=" then ".join)
 def test_what_a_run_started_over_from_is_not_enumerated(made, methods):
     found = examined(made(*methods))
@@ -704,6 +719,7 @@ class WrongThird(FatsUnlearning):
         return plan.erase(request, fresh, START).recorded(dict.fromkeys(range(1, plan.law.rounds + 1), few))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("method", "verdict"), [(WrongThird(), "FAIL"), (FatsUnlearning(), "PASS")], ids=str)
 def test_behind_an_editor_methods_are_enumerated_as_they_act_there(method, verdict):
     """One that keeps draws is refused there, and one starts over: it is not wrong for what nobody can do."""
@@ -817,6 +833,7 @@ def test_a_prune_does_not_forget_that_a_request_came_during_training(tmp_path):
     assert [shape for _, shape in before] == [shape for _, shape in after] == [Shape(1, (), moment=1)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("method", "verdict"), [("mutant-printed-during", "FAIL"), ("fats", "PASS")])
 def test_a_run_that_was_stopped_after_two_rounds(method, verdict, small_config, tmp_path, monkeypatch):
     """As printed only where two rounds were executed and others follow; with fewer leaves than the built-in spec."""

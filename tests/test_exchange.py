@@ -163,6 +163,7 @@ def test_what_cannot_be_is_refused(table, words):
 # one config with everything
 
 
+@pytest.mark.thorough
 def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, quick, fuaudit):
     assert verdicts(looked_at(whole, quick)) == FINE
     own = {"clients/secrets.json", *(f"clients/{number:06}.safetensors" for number in (2, 4, 6, 8))}

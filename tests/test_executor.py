@@ -60,6 +60,7 @@ def same(one, other):
 # --- back ends ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_workers_give_the_results_of_this_process_in_the_order_of_the_parts(tmp_path):
     here = list(InProcess().map(Powers(tmp_path / "here"), SHARDS))
     assert [int(result["values"][0]) for result in here] == list(range(7))
@@ -71,17 +72,20 @@ def test_workers_give_the_results_of_this_process_in_the_order_of_the_parts(tmp_
     assert list(Processes(2).map(job, [])) == []
 
 
+@pytest.mark.thorough
 def test_what_a_dead_worker_owed_is_computed_here(tmp_path):
     found = list(Processes(1).map(Fragile(tmp_path / "log"), SHARDS))
     assert same(found, list(InProcess().map(Powers(tmp_path / "here"), SHARDS)))
 
 
+@pytest.mark.thorough
 def test_errors_of_workers_reach_the_caller_whole(tmp_path):
     with pytest.raises(PluginError) as caught:
         list(Processes(1).map(Failing(tmp_path / "log"), SHARDS))
     assert str(caught.value) == "it cannot be done\n  Do something else."
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("back_end", [InProcess(), Processes(1)])
 def test_closing_gives_up_the_rest(tmp_path, back_end):
     job = Powers(tmp_path / "log", slow=True)
@@ -101,6 +105,7 @@ def test_the_number_of_workers_chooses_the_back_end():
 # --- kept results -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_what_is_kept_is_not_computed_again(tmp_path):
     job = Powers(tmp_path / "log")
     kept = CachedJob(job, tmp_path / "kept")
@@ -180,6 +185,7 @@ def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
     assert len({pairs.digest, *(other.digest for other in others)}) == 7
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "back_end"), [("fats", InProcess()), ("finetune", Processes(1))])
 def test_parts_do_not_know_each_other(trained, target, tmp_path, name, back_end):
     """Cut otherwise, in another order, with other threads and in another process: the same bits."""
@@ -300,6 +306,7 @@ def in_a_group(*command):
     return subprocess.Popen([*map(str, command)], **pipes, text=True, process_group=0, preexec_fn=usual)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("moment", ["begun 0", "begun 3"])
 def test_ctrl_c_ends_workers_at_once_without_a_word_of_theirs(tmp_path, moment):
@@ -334,6 +341,7 @@ def test_a_part_that_is_given_up_leaves_nothing_half_written(tmp_path, monkeypat
     assert left == [(143, [])]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 def test_ctrl_c_in_a_verification_with_workers(child, tmp_path):
     table = copy.deepcopy(TABLE)
@@ -398,6 +406,7 @@ def alive(pid):
         return False
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_path):
     """By one worker; by two, with SIGKILL when a part is kept; and gone on with by two."""
@@ -448,6 +457,7 @@ for line in sys.stdin:  # each asks for one audit: which folder keeps parts, and
 """Imports once, which takes longer than an audit here. Forks before torch has threads, and computes nothing itself."""
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_findings_are_the_same_bytes_after_a_kill_at_a_random_instant(child, tmp_path):
     """One audit, killed at an instant from a fixed key, within half the time that it takes.

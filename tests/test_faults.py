@@ -129,6 +129,7 @@ def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path
     assert not (path / "edit.json").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("work", "fault", "offset"),
     [
@@ -164,6 +165,7 @@ def test_a_disk_that_fails_at_many_calls(tiny, tmp_path, monkeypatch, work, faul
     assert seen >= {"resumed", "nothing begun"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (half_a_write, 2)])
 def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault, offset):
     """Interrupted twice: in training, and at many calls of the resumption."""
@@ -190,6 +192,7 @@ def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault, of
     assert at > 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (kill, 3)])
 def test_prune_fails_at_many_calls(tiny, tmp_path, monkeypatch, fault, offset):
     """Whatever happens, the run is there before or after, and pruning again finishes."""
@@ -237,6 +240,7 @@ def attempt(monkeypatch, work, at, fault):
     return os.WIFEXITED(status)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("work", "offset"),
     [(train_tiny, 1), (unlearn_tiny, 2), (edit_tiny, 3)],
@@ -295,6 +299,7 @@ def timed(tables, path):
     return run, tables, time.monotonic() - begin
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["train", "unlearn"])
 def test_kill_9_at_many_instants(server, half_as_long, tmp_path, what):
     parent, tables, seconds = half_as_long
@@ -355,6 +360,7 @@ def wait_for(path, process):
         time.sleep(0.01)
 
 
+@pytest.mark.thorough
 def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path, fuaudit):
     out = tmp_path / "a run"
     process = started("train", config_file, "--out", out, "--secret", SECRET.hex())
@@ -375,6 +381,7 @@ def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path, fua
         resume(out)
 
 
+@pytest.mark.thorough
 def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path, fuaudit):
     out = tmp_path / "child"
     process = started("unlearn", long_run[0].path, "--with", "retrain", "--client", "0", "--out", out)
@@ -400,6 +407,7 @@ def test_interrupted_before_anything_was_begun(config_file, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.thorough
 def test_files_may_not_grow(tiny, tmp_path):
     """A limit on the size of files is a full disk with another name. With few rows the ledger meets it first."""
     rows = {"inputs": tiny.dataset.inputs, "targets": tiny.dataset.targets}

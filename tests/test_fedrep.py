@@ -371,6 +371,7 @@ def test_who_has_no_samples_proposes_nothing():
         assert [len(one) for one in found] == [2, 0, 2, 2, 2, 2]
 
 
+@pytest.mark.thorough
 def test_contracts():
     for stage in (ErrorFeedback(), TopK(2)):
         check_client_stage(stage)
@@ -741,6 +742,7 @@ def test_the_example_trains_and_its_round_is_drawn(tmp_path, fuaudit):
     assert f"  round         {in_words(run.config)}; clients' secrets" in fuaudit("show", run.path)[1]
 
 
+@pytest.mark.thorough
 def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
     """A client: everybody was in round 1, so it starts anew there. A sample: rounds before it are kept."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
@@ -807,6 +809,7 @@ def test_suspects_are_named_in_ledgers(tmp_path, monkeypatch, quick):
     assert told in [str(copy) for copy in found.copies]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("whose", [4, 2], ids=["of a Byzantine client", "of an honest one"])
 def test_erased_rows_that_are_still_used_show_behind_sums(tmp_path, monkeypatch, quick, whose):
     """A buffer that is not finite is discarded. An update from an erased row makes the replayed model NaN."""
@@ -867,6 +870,7 @@ def test_what_forgetting_costs_is_said_before_and_after(tmp_path, fuaudit):
         assert f"computed anew from round {first} on: {rounds}, {steps} client steps" in fuaudit("show", made)[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["retrain", "fats"])
 @pytest.mark.parametrize("buffers", [True, False], ids=["sums", "rows"])
 def test_an_erasure_that_leaves_a_rule_too_few_rows_is_carried_out(tmp_path, fuaudit, quick, method, buffers):
@@ -1103,6 +1107,7 @@ def test_each_of_two_agreements_is_sent_back_and_values_once(tmp_path):
 # SparseSecAgg
 
 
+@pytest.mark.thorough
 def test_a_sparse_sum_keeps_its_contract():
     for alpha in (0.05, 0.5, 1.0):
         check_transport(SparseSum(alpha))
@@ -1135,6 +1140,7 @@ class Weighed(SparseSum):
         return super().deliver(heavy, context)
 
 
+@pytest.mark.thorough
 def test_the_contract_finds_a_sparse_sum_that_shows_one_client_or_weighs_it():
     broken(check_transport, Alone(0.5), "a coordinate that it shows is of one participation")
     broken(check_transport, Weighed(0.5), "weigh nobody")

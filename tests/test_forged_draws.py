@@ -59,6 +59,7 @@ def test_a_pruned_run_cannot_choose_where_it_is_cut(parent, commitment, tmp_path
     assert "cannot be followed" in found["provenance"].shows
 
 
+@pytest.mark.thorough
 def test_an_honest_prune_stays_bound_to_the_commitment(parent, commitment, tmp_path):
     target = drawn_client(parent)
     sample = parent.plan.retained.samples[(target + 1) % 10][0]

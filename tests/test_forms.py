@@ -258,6 +258,7 @@ def changes(draw, value):
     return value
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_changed_is_refused_or_found(family, honest, tiny, quick, tmp_path_factory, data):

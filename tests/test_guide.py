@@ -41,6 +41,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_the_guide_runs_as_printed(files):
     """Its tests hold its plugins to their contracts; nothing beside the listings is there."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(files), str(files))
@@ -134,6 +135,7 @@ def test_no_example_has_the_name_of_another():
     assert not readme & names("docs/plugin-guide.md")
 
 
+@pytest.mark.thorough
 def test_the_plugin_of_the_readme_keeps_its_contract():
     (text,) = listings("README.md").values()
     own = {"__name__": "readme"}

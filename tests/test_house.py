@@ -117,6 +117,7 @@ def test_words_in_loops_over_literals_are_counted(built):
     assert {each.partition(":")[0] for each in words(built(low=text, high=""))} == {"needs", "cite", "uses"}
 
 
+@pytest.mark.thorough
 def test_this_house_has_no_circle_and_no_import_upwards(house):
     assert not circles(house.arrows(types=True))
     assert not upwards(house)

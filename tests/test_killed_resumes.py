@@ -129,6 +129,7 @@ def require_all_kept(tmp_path, point, act, go_on):
     assert any((state / BEGUN).exists() for state in states), "no kill leaves terms beside the chain"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("suite", "point"),
     [("plain", ("behind", "send", 1, 0)), ("mask", ("behind", "unmask", 1, 1))],
@@ -140,6 +141,7 @@ def test_however_often_a_resume_is_killed_no_buffer_is_opened_over_other_values(
     require_all_kept(tmp_path, point, lambda: trained(tmp_path / "run", ONE, suite), go_on)
 
 
+@pytest.mark.thorough
 def test_a_child_is_no_other(tmp_path):
     parent = trained(tmp_path / "parent", NOISY_ONE, "plain")
     make = partial(unlearn, parent, "retrain", Request.of([0]), tmp_path / "run", data=tiny_dataset())

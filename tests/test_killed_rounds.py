@@ -173,6 +173,7 @@ def test_a_resume_that_forgot_what_was_opened_would_be_seen(whole, tmp_path, mon
         require_once(finished, before, whole[0].digest)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_at_all_points_one_after_another_is_finished_with_the_same_digest(
     whole, tmp_path, monkeypatch
 ):

@@ -104,6 +104,7 @@ def test_what_reads_runs_imports_nothing_that_writes_them():
             assert "workflow" not in map(room, imported(path)), name_of(path)
 
 
+@pytest.mark.thorough
 def test_what_reads_runs_changes_no_file():
     """The rooms that write are ``workflow`` and, beside a run, ``verification/store.py`` and ``reporting``.
 
@@ -271,6 +272,7 @@ def test_no_assert_for_inputs(path):
             assert narrows(node.test), f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}"
 
 
+@pytest.mark.thorough
 def test_no_bare_except():
     for path in [*SOURCES, *PLUGINS]:
         for node in ast.walk(tree_of(path)):

@@ -164,6 +164,7 @@ def test_who_does_not_keep_the_word_is_refused(unlearner):
         carried_out(unlearner, REQUESTS[1], count=3000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("places", [1, 40, 500_000])
 def test_work_is_cut_by_places_and_nothing_changes(monkeypatch, places):
     trial = Trial(LAW, CLIENTS, tuple(Step(FatsUnlearning(), "fats", r) for r in (REQUESTS[1], REQUESTS[0])))

@@ -18,6 +18,7 @@ from fuaudit.new.package import KINDS, class_of, new, package
 PLACES = re.compile(r"\{(name|kind|module|plugin|group|article|Article|use|check|option|wrong|more)\}")
 
 
+@pytest.mark.thorough
 def test_all_kinds_install_and_pass_their_tests(tmp_path, monkeypatch):
     """One goes through pip. What the projects of the others say is laid beside it, as pip would.
 

@@ -100,6 +100,7 @@ def test_a_round_that_is_kept_releases_the_same_again_and_tells_nothing_more(tmp
     assert (noisy.abs().max(), exact.abs().max()) == (0, 0)
 
 
+@pytest.mark.thorough
 def test_what_is_drawn_anew_has_noise_of_its_own(tmp_path):
     """Of a parent and its children, of siblings by one method or by two, and of siblings with one request."""
     run = trained(tmp_path / "run")

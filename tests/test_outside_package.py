@@ -109,6 +109,7 @@ def test_the_rewriter_passes(used, kind):
     assert seen["recorded"] == "fuaudit-outside"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["client", "sample"])
 def test_the_editor_never_passes_a_spec_that_asks_for_exactness(used, kind):
     seen = used[f"shrink {kind}"]
@@ -127,6 +128,7 @@ def test_it_can_be_switched_off(installed):
     assert "fats" in names
 
 
+@pytest.mark.thorough
 def test_its_own_tests_pass(installed):
     """They hold both of its unlearners to their contract."""
     run(

@@ -195,6 +195,7 @@ def test_an_editor_is_also_compared_with_itself(edited, child):
     assert "without_p_value" not in audit(child).values
 
 
+@pytest.mark.thorough
 def test_further_training_is_told_from_retraining_and_not_from_itself(trained, target, tmp_path):
     """An editor that trains twice as long: the loss betrays it, the target does not. alpha .01 for each test."""
     run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
@@ -295,6 +296,7 @@ def decided(child):
     return audit(child, FEW, budget=4 * 70, stopping="decided")
 
 
+@pytest.mark.thorough
 def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, target, tmp_path):
     """The same long editor, far more pairs in the spec: one part is enough."""
     run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})

@@ -106,6 +106,7 @@ def done(setting, *steps):
     return json.loads(process.stdout.splitlines()[-1])
 
 
+@pytest.mark.thorough
 def test_honest_runs_under_settings_of_the_matrix_library(tmp_path):
     """Trained and begun under one setting, gone on with under another, audited there and under a third: no FAIL."""
     models = ("linear", "mlp", "cnn")
@@ -174,6 +175,7 @@ def case_of(run, images, **changes):
     return changed(Case(Evidence(run, parent_of(run), images), Keyed(AUDIT_KEY)), **changes)
 
 
+@pytest.mark.thorough
 def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
     parent = load_run(there / "parent")
     child = unlearn(parent, "fats", late(parent), there / "child", data=images)

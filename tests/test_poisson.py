@@ -291,6 +291,7 @@ def test_draws_under_a_key_are_integers_by_place():
             assert KEY.independent(at, population, rate) == expected
 
 
+@pytest.mark.thorough
 def test_shares_of_samples_and_of_pairs_are_those_of_the_rate():
     """100,000 draws of three: chi-square over the eight sets; false alarm 1e-9."""
     from scipy.stats import chi2
@@ -649,6 +650,7 @@ def cut_task(method):
     return walked(task, 50_000 // task.more)[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "where", [{"round": 2}, {"step": 2}, {"left": 2}, {"round": 2, "step": 2}, {"step": 2, "left": 2}], ids=str
 )
@@ -657,6 +659,7 @@ def test_a_method_that_is_wrong_in_later_rounds_and_steps_alone_is_refuted(where
     assert cut_task(SometimesByWhatIsLeft(**where)).refuted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shape", "leaves"), [(Shape(1, ()), 25_000), (Shape(0, (3,)), 6_000), (Shape(1, (1,)), 40_000)], ids=str
 )
@@ -667,6 +670,7 @@ def test_within_the_leaves_of_the_built_in_specs_the_floor_is_reached(shape, lea
     assert found.verdict == "PASS", found.shows
 
 
+@pytest.mark.thorough
 def test_enumeration_fails_a_method_that_is_wrong_from_the_second_round_on():
     method = SometimesByWhatIsLeft(round=2)
     found = EnumerationAudit(leaves=6_000).judged(LARGE, federation((20,) * 10), [(method, Shape(0, (1,)))], ["it"])
@@ -698,6 +702,7 @@ def test_other_laws_and_requests_have_no_such_federations():
         assert at_own_rate(law, []) == ()
 
 
+@pytest.mark.thorough
 def test_the_contract_of_unlearners_refutes_keeping_by_what_is_left():
     claim = exact_under("static availability, Poisson batches", kinds=("sample",))
     claiming = dataclass(frozen=True)(type("Claiming", (ByWhatIsLeft,), {"exact_for": claim}))

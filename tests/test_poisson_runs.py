@@ -97,6 +97,7 @@ def test_show_says_how_likely_a_cut_is(run, fuaudit):
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["cut sample", "client"])
 def test_an_honest_run_passes_before_and_after_a_prune(run, cut, what, tmp_path):
     """Small federations for a client take long, and are walked in :mod:`test_poisson`."""

@@ -770,6 +770,7 @@ def test_show_tells_which_rounds_came_in_messages(messages, fuaudit):
     )
 
 
+@pytest.mark.thorough
 def test_the_example_runs(tmp_path):
     """A federation whose server has no row: what is wrong or late is rejected, and replay makes the same models."""
     script = Path(__file__).parents[1] / "examples" / "received.py"

@@ -250,6 +250,7 @@ def test_a_round_that_is_gone_is_missed(left, tmp_path):
     assert resume(folder, tiny_dataset()).digest == run.digest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("suite", "point"),
     [("mask", ("behind", "unmask", 1, 1)), (None, ("checkpoint", "", 0, -1))],

@@ -133,6 +133,7 @@ def examined(run, **changes):
 # another platform
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="this processor has one instruction set"
 )
@@ -480,6 +481,7 @@ def by_themselves(tmp_path):
     return rerun, link, {f"all but row {row}": tuple({*rows} - {row}) for row in rows[:6]}
 
 
+@pytest.mark.thorough
 def test_rows_by_themselves_hold_one_sum_each(by_themselves):
     """Not one a stored model."""
     rerun, link, parts = by_themselves

@@ -702,6 +702,7 @@ def alone(state):
     return {name: tensor[None] for name, tensor in state.items()}
 
 
+@pytest.mark.thorough
 def test_rules_that_say_how_many_rows_they_need_keep_their_contract():
     for rule in (MultiKrum(1, keep=3), TrimmedMean(2), NormThresholding(3), Bucketing(4)):
         check_aggregator(rule)

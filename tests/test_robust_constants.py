@@ -45,6 +45,7 @@ def test_no_other_search_is_known_to_reach_much_more(n, f):
         assert reached(rules(n, f)[name][0], stored(n, f, name), f) > 0.995 * seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "f"), [(6, 2), (16, 3)])
 def test_a_twin_leaves_what_its_rule_leaves(n, f):
     rows = torch.stack(list(inputs(n, f, torch.Generator().manual_seed(3)))[::7])  # drawn far rows, no ties

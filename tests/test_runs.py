@@ -103,6 +103,7 @@ def test_keys_are_for_the_eyes_of_their_owner(trained, child):
 # --- every byte
 
 
+@pytest.mark.thorough
 def test_every_changed_byte_is_rejected(tiny, tmp_path):
     """Every third byte of every file, and its ends, manifest and ledger included."""
     run = tiny(tmp_path / "run")
@@ -124,6 +125,7 @@ def test_every_changed_byte_is_rejected(tiny, tmp_path):
     assert load_run(run.path).digest == run.digest
 
 
+@pytest.mark.thorough
 def test_every_changed_byte_of_a_pruned_child_is_rejected(tiny, tmp_path):
     """A sample of offsets: every seventh byte of every file."""
     run = tiny(tmp_path / "run")
@@ -320,6 +322,7 @@ def with_value(document, place, value):
     return changed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["run", "plan", "keys", "clients", "metrics"])
 def test_forged_json_is_an_error_with_a_name(child, tmp_path, reseal, name, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
@@ -425,6 +428,7 @@ def test_a_wrong_parent_is_rejected(child, small_config, tmp_path):
 # --- children
 
 
+@pytest.mark.thorough
 def test_nothing_edits_a_parent(trained, child, untouched, bytes_of, tmp_path, quick):
     shutil.copytree(trained.path, tmp_path / "parent")
     times = {p: p.stat().st_mtime_ns for p in (tmp_path / "parent").rglob("*")}
@@ -482,6 +486,7 @@ def test_a_stream_of_requests(trained, child, target, tmp_path, quick):
     assert result.verdict == "PASS", result.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("until", [2, 3])
 def test_a_request_during_training(small_config, trained, tmp_path, until, quick):
     """Training stops, the request comes in, unlearning goes on to the last round."""
@@ -561,6 +566,7 @@ def test_a_run_of_which_another_was_made_is_pruned_by_the_other(family, bytes_of
     assert child.path in buried
 
 
+@pytest.mark.thorough
 def test_prune_a_child(family, tmp_path, bytes_of, target, quick):
     parent, child, grandchild = family
     root = {parent.keys.seeds.parts[0].seed}
@@ -1166,6 +1172,7 @@ def test_the_written_format_names_every_purpose_field_and_memory():
         assert f"`{name}`" in text, name
 
 
+@pytest.mark.thorough
 def test_two_writers_do_not_share_a_folder(small_config, tmp_path):
     with claimed(tmp_path / "run"):
         script = (

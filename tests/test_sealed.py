@@ -1097,6 +1097,7 @@ def spent(run):
 # what is shown of it
 
 
+@pytest.mark.thorough
 def test_what_seal_proposes_passes_and_compares_all_that_it_was_given(whole, tmp_path, fuaudit):
     """The spec of one's own that docs proposed could use neither the commitment nor the list of parties."""
     run, view, roster = whole["bfv+mask"], tmp_path / "view", tmp_path / "roster.txt"

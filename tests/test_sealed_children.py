@@ -190,6 +190,7 @@ def test_where_a_method_recorded_draws_numbers_of_clients_are_not_known(of_some,
     assert (found.verdict, "A method recorded draws" in found.shows) == ("INCONCLUSIVE", True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["retrain", "fats"])
 def test_honest_children_and_grandchildren_pass(tmp_path, method):
     """By client and by sample: also a round that is cut inside, whose cohort was drawn before."""

@@ -47,6 +47,7 @@ def test_every_suite_gives_the_sum(data):
         assert np.array_equal(Suite(name).sums(rows, bits), rows.sum(axis=0)), name
 
 
+@pytest.mark.thorough
 @settings(max_examples=3)
 @given(st.data())
 def test_buffers_of_more_than_eight_have_the_smaller_ring(data):

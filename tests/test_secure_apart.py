@@ -126,6 +126,7 @@ def test_no_buffer_is_opened_twice(books, suite):
     assert made.opened(rows, 12, at=(next(ROUNDS), 1), books=books).members == (0, 1, 2, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", EXACT)
 def test_what_was_answered_before_the_processes_were_started_is_remembered(suite):
     """Of a run that goes on after a break, from its messages."""
@@ -248,6 +249,7 @@ def times(role):
     return {"server": 10, "witness": 4, "holder": 6, "clients-0": 6}[role]
 
 
+@pytest.mark.thorough
 @LINUX
 @pytest.mark.parametrize("role", ["server", "witness", "holder", "clients-0"])
 def test_a_process_that_is_killed_at_any_step_costs_the_buffer(dying, role):
@@ -312,6 +314,7 @@ def test_who_sends_a_frame_that_is_not_due_is_named_in_every_buffer_that_it_cost
     assert all(re.search(r"clients-0 (sends|broke off)", text) for text in told), told
 
 
+@pytest.mark.thorough
 @LINUX
 @pytest.mark.parametrize("role", ["server", "clients-0"])
 def test_a_process_that_hangs_costs_the_buffer(dying, role):
@@ -337,6 +340,7 @@ def test_an_interrupt_ends_all_of_them():
         Suite("mask", apart=True).opened(rows_of(3, 9), 12, at=(1, 0), books=books)
 
 
+@pytest.mark.thorough
 @LINUX
 def test_nothing_is_left_behind_where_nobody_ends_them():
     gc.collect()
@@ -387,6 +391,7 @@ def test_a_report_that_is_none_opens_nothing():
 # training
 
 
+@pytest.mark.thorough
 @LINUX
 @pytest.mark.parametrize(("tables", "suite"), [(FEDREP, "bfv+mask"), (FEDAVG, "mask")], ids=["fedrep", "fedavg"])
 def test_a_training_is_the_same_with_parties_apart(tmp_path, tables, suite):
@@ -424,6 +429,7 @@ GONE = {
 """Who dies when it hears or speaks for the how manieth time, all in the third opening, and what is told last of it."""
 
 
+@pytest.mark.thorough
 @LINUX
 @pytest.mark.parametrize("case", GONE)
 def test_a_training_of_which_a_party_died_is_finished_by_new_ones(of_objects, tmp_path, dying, monkeypatch, case):

@@ -539,6 +539,7 @@ def kept_of(work, told):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mask", "bfv", "bfv+mask"])
 def test_secrets_end_with_the_round(told, name):
     kept = kept_of(lambda: Suite(name).sums(rows_of(4, 5), 12), told)
@@ -549,6 +550,7 @@ def test_secrets_end_with_the_round(told, name):
 KEPT = []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "keep",
     [

@@ -26,12 +26,14 @@ def ground(request, tmp_path):
     return Ground(request.param, tmp_path, Keyed(bytes(32)), repetitions=1, pairs=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", CERTAIN, ids=lambda fault: fault.name)
 def test_certain_faults_are_caught(ground, fault):
     caught = fault.plant(ground)
     assert fault.held(caught), caught
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [8, 12])
 def test_a_target_that_is_never_drawn_is_no_miss(number, tmp_path):
     """Under these keys nothing would have to be taken back in the first run that is made."""
@@ -73,6 +75,7 @@ def test_editors_and_strangers_to_the_law_are_refused():
         assert "editors" not in error.value.hint
 
 
+@pytest.mark.thorough
 def test_the_coupling_is_exact_where_keeping_is_not():
     law = WeightedLaw(1, 2, 1, 1, ((0, 1), (1, 2), (2, 3), (3, 4)))
     members, asked = federation((1, 1, 1, 1)), [Request.of(clients=[0])]
@@ -98,6 +101,7 @@ def test_too_many_cohorts_are_refused():
         build("unlearners", "coupling").rewrite(plan, Request.of(clients=[0]), Keyed(bytes(31) + b"1"), END)
 
 
+@pytest.mark.thorough
 def test_the_command_prints_level_power_and_cost():
     result = CliRunner().invoke(cli, ["selftest", "--repetitions", "1", "--pairs", "4", "--json"])
     document = json.loads(result.output)

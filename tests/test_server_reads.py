@@ -206,6 +206,7 @@ def emptied(request, tmp_path_factory):
     return own, child, walked([child.path], Reader.SERVER)
 
 
+@pytest.mark.thorough
 def test_the_server_reads_nothing_of_one_client_whose_partner_was_emptied(emptied):
     """Krum publishes one buffer as it is: with an emptied client in it, it would be half of its partner's row."""
     rows, child, walk = emptied

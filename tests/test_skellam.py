@@ -63,6 +63,7 @@ def most_squares(row):
     return sum(max(math.floor(x) ** 2, math.ceil(x) ** 2) for x in row)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reach", [1, Fraction(5, 2), 4])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_the_limit_can_be_kept_whatever_the_row(reach, dim):
@@ -120,6 +121,7 @@ def test_every_row_is_whole_numbers_of_the_step_next_to_the_clipped_row(numbers,
     assert bool(((whole - clipped(row[0], norm) / fit.step).abs() < 1).all())
 
 
+@pytest.mark.thorough
 def test_rounding_keeps_the_mean():
     row = torch.tensor([[0.30001, -0.2, 0.1, 0.0]], dtype=torch.float64)
     stage = SkellamNoise(0.5, 1.0, 8)
@@ -381,6 +383,7 @@ def shares_of(rounds, remembering):
     return total, fit
 
 
+@pytest.mark.thorough
 def test_behind_error_feedback_the_noise_on_sums_cancels_and_statements_say_so():
     """What is opened in many rounds adds up to the noise of one: so shares of other rounds hide nothing."""
     totals = [shares_of(rounds, True)[0] for rounds in range(20, 60)]

@@ -104,6 +104,7 @@ def test_the_cases_are_made_of_every_message_and_what_was_not_altered_is_right(h
             assert {id(honest.altered(pairs)) for _, pairs in cases} == {*map(id, honest.messages)}, way
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_each_message_altered_though_all_around_it_is_made_anew(honest, way):
     for step, pairs in honest.cases(way):
@@ -112,6 +113,7 @@ def test_each_message_altered_though_all_around_it_is_made_anew(honest, way):
         assert made.heads != honest.known.heads, step  # so a ledger that fits it has another head
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", ["plain", "bfv+mask"])
 def test_each_message_altered_where_lines_stay_as_they_are(runs, suite):
     honest = runs[suite]
@@ -138,6 +140,7 @@ def test_each_line_of_the_chain_altered(runs):
             assert honest.wrong(Written(b"".join(changed), made.bodies), honest.known.heads), place
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_run_that_was_altered_is_refused_or_fails(runs, copied, suite):
     """One case of each way and step; and what is left as it was is neither."""
@@ -174,6 +177,7 @@ def test_verify_says_so(runs, copied, way):
 # tails
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_tail_that_was_cut_off_is_found_and_by_a_kept_head_always(runs, copied, suite):
     """At every line; the ledger tells that fewer buffers were opened. Whole ones are missing in the models alone."""

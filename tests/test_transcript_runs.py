@@ -645,6 +645,7 @@ def killed(monkeypatch):
     return arm
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_run_that_is_killed_at_any_write_opens_no_buffer_twice(honest, tmp_path, killed, suite):
     """The digest is that of a run that was not; what was opened before stands in the transcript as it stood."""

@@ -51,6 +51,7 @@ def _mutants(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["fats", "retrain"])
 @pytest.mark.parametrize("kind", ["client", "sample", "mixed"])
 def test_right_unlearners_pass(parent, tmp_path, name, kind):
@@ -66,6 +67,7 @@ def test_right_unlearners_pass(parent, tmp_path, name, kind):
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
 
 
+@pytest.mark.thorough
 def test_a_recorded_plan_is_judged_like_any_other(parent, tmp_path):
     """Rewriters whose plans segments cannot express: a right one, and one with a wrong law."""
     shutil.copytree(parent.path, tmp_path / "parent")
@@ -109,6 +111,7 @@ def test_noop_fails_at_every_level(parent, tmp_path, kind):
     }
 
 
+@pytest.mark.thorough
 def test_printed_fats_fails_for_samples_and_passes_for_clients(parent):
     sample = unlearn(
         parent, "fats-as-printed", Request.of(samples=[drawn_sample(parent)]), parent.path.parent / "printed-s"
@@ -144,6 +147,7 @@ def test_mislabelled_editor_is_caught(parent):
     assert found["provenance"].verdict == "FAIL"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "level"), [("mutant-late", "enumeration"), ("mutant-reused-key", "provenance")])
 def test_wrong_rewriters_fail(parent, name, level, monkeypatch):
     with monkeypatch.context() as patch:
@@ -162,6 +166,7 @@ def test_plugins_that_break_their_word(parent):
         unlearn(parent, "mutant-peeks", request, parent.path.parent / "peeks")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("server", "scaling", "kind", "verdict"),
     [
@@ -195,6 +200,7 @@ def test_kept_rounds_that_know_the_erased_data(tmp_path, server, scaling, kind, 
     assert retrained.verdict == "PASS"
 
 
+@pytest.mark.thorough
 def test_stress_plans_find_what_one_replay_misses(tmp_path):
     """With weights n_k / n_S the run's own replay is clean when the owner sat in no kept round; stress is not."""
     run = train(config(server=[{"use": "size-weighted"}]), tmp_path / "parent", secret=secret(3))
@@ -241,6 +247,7 @@ def test_stress_plans_find_it_without_the_rows_of_later_requests(tmp_path, owns,
     assert all(f"request 1, with others for {len(gone) - 1} rows that later ones took" in line for line in faults)
 
 
+@pytest.mark.thorough
 def test_memory_that_was_not_rewound(tmp_path):
     """A child whose model was rewound while the server's momentum was not."""
     run = train(
@@ -326,6 +333,7 @@ def test_missing_parent_is_inconclusive(parent, tmp_path):
     assert found["replay"].verdict == "PASS"
 
 
+@pytest.mark.thorough
 def test_nothing_to_forget_is_said(tmp_path):
     table = config(partition={"use": "iid", "clients": 60})
     run = train(table, tmp_path / "parent", secret=secret(2))
@@ -405,6 +413,7 @@ def test_other_data_is_told_from_what_was_committed_to(parent, tmp_path):
     assert result.verdict == found["replay"].verdict == "FAIL"
 
 
+@pytest.mark.thorough
 def test_pruned_runs_are_still_judged(tmp_path):
     run = train(config(), tmp_path / "parent", secret=secret(7))
     child = unlearn(run, "fats", Request.of(clients=[drawn_client(run)]), tmp_path / "child")
@@ -415,6 +424,7 @@ def test_pruned_runs_are_still_judged(tmp_path):
     assert before.verdict == result.verdict == "PASS", {n: (f.verdict, f.shows) for n, f in found.items()}
 
 
+@pytest.mark.thorough
 def test_findings_are_the_same_bytes(parent):
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "twice")
     spec = lean("client-erasure")
@@ -439,6 +449,7 @@ IID = digits("iid", 5, cohort=2, batch=32, step_size=0.3)
 """So few clients and such long steps that ten rounds remember the rows of one client."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("tables", "number", "pairs", "expected"),
     [

@@ -334,6 +334,7 @@ def mixed_null(rng, audits):
     return arm(), arm()
 
 
+@pytest.mark.thorough
 def test_false_alarms_are_rare():
     """2000 audits; a test at exactly its level would fail either bound with probability 1e-3."""
     rng = generator(11)

@@ -94,6 +94,7 @@ def naive_bound(x, y, delta, alpha):
     return best
 
 
+@pytest.mark.thorough
 def test_equal_laws_have_no_epsilon_and_the_best_threshold_claims_one():
     """300 audits of 40 pairs (24 of the wrong version), 10 statistics, alpha .1.
 

@@ -75,6 +75,7 @@ def both(run, tmp_path):
     return examined(run, data=False), looked_at(seal(run, tmp_path / "view"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("batches", [EPOCHS, SPARSE | {"rate": 0.9}], ids=["epochs", "poisson"])
 def test_a_buffer_that_is_smaller_than_the_config_opens_is_found(tmp_path, monkeypatch, batches):
     """Of seven in twos one buffer has three clients. From three rows on a buffer opens, so the other two do not."""

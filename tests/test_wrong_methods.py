@@ -74,6 +74,7 @@ def test_what_they_do_not_reach_gets_no_bound_and_is_named(name):
     assert found.verdict is not Verdict.PASS or f"the code of '{name}' (fuaudit-mutants 0.1)" in found.qualification
 
 
+@pytest.mark.thorough
 def test_it_keeps_the_owner_s_batches_and_is_exact():
     method = mutants.KeepsTheOwners()
     for law, sizes, requests in (

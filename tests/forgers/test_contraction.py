@@ -56,6 +56,7 @@ def left(parent, child, data):
     return with_her - without
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [0, 2], ids=["to the end", "stopped for the request"])
 def test_who_was_nearly_forgotten_is_asked_alone(more, tmp_path, quick):
     data, rounds = federation(), ROUNDS + more
@@ -75,6 +76,7 @@ def test_who_was_nearly_forgotten_is_asked_alone(more, tmp_path, quick):
     assert all(f"of client {EARLY}, " in line for line in blind), blind
 
 
+@pytest.mark.thorough
 def test_who_was_nearly_forgotten_two_runs_ago_is_asked_under_the_draws_of_that_run(tmp_path, quick):
     """Another request comes before hers, so all draws change. The run between drew her late, and answers for both."""
     data, (other, hers) = federation(), (13, 25)

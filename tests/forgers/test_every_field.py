@@ -128,6 +128,7 @@ def sealed_again(path):
     return told(path, lambda events: events) if (path / "former-manifest.json").exists() else reseal(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents(name, honest, noticed):
     document = json.loads((honest.path / name).read_bytes())

@@ -53,6 +53,7 @@ def words(what, how):
     ]
 
 
+@pytest.mark.thorough
 def test_one_wish_in_thirteen_ways(parent, quick):
     wanted = sorted(parent.plan.index.samples)[:3]
     found = {way: carried_out(parent, way, samples) for way in groupings(wanted)}

@@ -69,6 +69,7 @@ def folder(request, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.thorough
 def test_the_source_runs_here_and_in_workers(folder):
     method = registry.find("unlearners", "twofaced").load()
     assert [sys.modules[name].WHICH for name in ("twofaced_code", "twofaced_help")] == ["read", "read"]

@@ -301,6 +301,7 @@ def test_a_strangers_tree_of_many_leaves(pruned, copy):
     assert time.process_time() - begun < 4
 
 
+@pytest.mark.thorough
 def test_what_lies_beyond_the_limits_is_not_known():
     """Digests of a stranger's seeds are computed where a prune has left digests alone, and of so many leaves."""
     size = 4 * MOST_HASHED

@@ -58,6 +58,7 @@ def pruned(tmp_path, monkeypatch):
     return work
 
 
+@pytest.mark.thorough
 def test_a_tenth_of_a_model_in_the_numbers_of_a_hundred(private, pruned):
     some = private[:65]
     numbers = numbers_of(some)

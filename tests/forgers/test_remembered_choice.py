@@ -123,6 +123,7 @@ def test_a_class_makes_objects_of_its_own(choosers, tmp_path):
         unlearn(run, "of-another-class", Request.of([0]), tmp_path / "child")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["in-a-file", "later"])
 def test_a_choice_that_is_kept_elsewhere_is_said_to_be_a_matter_of_the_code(name, choosers, tmp_path):
     run = train(config(), tmp_path / "run", secret=secret(3))
@@ -133,6 +134,7 @@ def test_a_choice_that_is_kept_elsewhere_is_said_to_be_a_matter_of_the_code(name
     assert "it did not choose one by the draws, and remember which" in told[0]
 
 
+@pytest.mark.thorough
 def test_of_a_choice_below_an_editor_it_is_said_too(choosers, tmp_path):
     run = train(config(), tmp_path / "run", secret=secret(3))
     edited = unlearn(run, "finetune", Request.of([1]), tmp_path / "edited")
@@ -142,6 +144,7 @@ def test_of_a_choice_below_an_editor_it_is_said_too(choosers, tmp_path):
     assert [line for line in plan_law.assumptions if line.startswith("'in-a-file' follows the proved method")], result
 
 
+@pytest.mark.thorough
 def test_of_a_method_of_fuaudit_it_is_not_said(tmp_path):
     run = train(config(), tmp_path / "run", secret=secret(3))
     honest = unlearn(run, "fats", Request.of([0]), tmp_path / "honest")

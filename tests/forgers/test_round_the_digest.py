@@ -392,6 +392,7 @@ def test_an_entry_point_that_names_a_module_of_another_distribution(install, run
     assert moved_on(run, other / "led_other.py")
 
 
+@pytest.mark.thorough
 def test_workers_refuse_what_the_audit_does_not_digest(install, run):
     """A worker that finds another file leaves the work to the process that began it."""
     files = {"led_round.py": code("import led_help as helper"), "led_help.py": 'WHICH = "read"\n'}

@@ -54,6 +54,7 @@ def test_the_commitment_is_another(searched, asked):
     assert "another commitment than --commitment says" in " ".join(found["provenance"].details)
 
 
+@pytest.mark.thorough
 def test_the_right_commitment_stands_in_his_ledger(searched, parent, asked):
     right = parent.ledger.events[0]["commitment"]
     forged = told(searched.path, lambda events: [e | {"commitment": right} if "commitment" in e else e for e in events])
@@ -83,6 +84,7 @@ def test_some_of_the_seeds_are_those_committed_to(parent, searched, asked, tmp_p
     assert "does not hold the seeds" in found["provenance"].shows
 
 
+@pytest.mark.thorough
 def test_without_a_commitment_it_is_named(searched, asked):
     """Then nothing speaks against him but the sentence that a PASS rests on."""
     result, _ = asked(searched, None)

@@ -63,6 +63,7 @@ def test_of_a_first_request(coins, verdict):
         assert "for 1 client, on which the method draws far more than one that keeps what it may" in found.shows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("coins", "verdict"), [(0, "FAIL"), (40, "INCONCLUSIVE")])
 def test_of_a_second_request(coins, verdict):
     """What fats did twice is no proof of what comes after fats."""
@@ -71,6 +72,7 @@ def test_of_a_second_request(coins, verdict):
     assert found.verdict == verdict, found.shows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoy", [[], [(FatsUnlearning(), CLIENT), (FatsUnlearning(), Shape(0, (1,)))]])
 def test_other_requests_take_no_federations_away(decoy):
     """FATS carries out two requests before his own: the leaves that these take are missing where he is refuted."""
@@ -132,6 +134,7 @@ def test_an_error_that_says_that_it_is_that_of_a_draw():
         Enumeration(leaves=6_000).judged(LAW, MEMBERS, [(Fails(), CLIENT)], ["fails"])
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_is_too_large_where_it_would_refute_proves_nothing():
     swept = Swept("tells", ("client",), 10_000, sweep(Tells(2, 1, 40), TOYS, 10_000))
     assert sweep(Tells(2), TOYS, 10_000).refuted
@@ -142,6 +145,7 @@ def test_a_sweep_that_is_too_large_where_it_would_refute_proves_nothing():
     assert any("on them tells draws far more than it needs" in line for line in lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", [OneCoin(), StartsOver(), Anew()], ids=lambda made: type(made).__name__)
 def test_a_sweep_of_who_draws_a_little_more_is_a_proof(method):
     for leaves in (2_000, 10_000):
@@ -151,11 +155,13 @@ def test_a_sweep_of_who_draws_a_little_more_is_a_proof(method):
         assert Swept("more", ("client",), leaves, found).exact
 
 
+@pytest.mark.thorough
 def test_who_draws_a_little_more_passes():
     found = Enumeration(leaves=6000).judged(LAW, MEMBERS, [(OneCoin(), CLIENT)], ["coin"])
     assert found.verdict is Verdict.PASS, found.shows
 
 
+@pytest.mark.thorough
 def test_who_starts_over_by_a_coin_passes():
     """Rare draws that cost much mislead an estimate by eight paths; what it refuses is walked."""
     found = Enumeration(leaves=6000).judged(LAW, MEMBERS, [(StartsOver(), Shape(0, (1,)))], ["coin"])

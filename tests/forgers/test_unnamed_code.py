@@ -98,6 +98,7 @@ def test_a_spec_that_trusts_nobody_and_a_run_that_was_opened_before(stranger, qu
         verify(load_run(child.path), nobody, key=AUDIT_KEY, save=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("last", ["evil", "fats"])
 def test_the_unlearner_of_a_pruned_ancestor(stranger, quick, tmp_path, last):
     stranger(QUIET)
@@ -112,6 +113,7 @@ def test_the_unlearner_of_a_pruned_ancestor(stranger, quick, tmp_path, last):
     assert named(result) == ["strangers-package"]
 
 
+@pytest.mark.thorough
 def test_a_pass_of_exact_erasure_that_names_nobody(stranger, tmp_path, lean_file):
     stranger(QUIET)
     run = train(config(unlearner={"use": "evil"}), tmp_path / "run", secret=secret(3))

@@ -64,6 +64,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", [("client", "bit-flip"), ("adversary", "label-flip")])
 @pytest.mark.parametrize("how", REFUSED)
 def test_a_model_in_a_list_of_clients(how, part, private, forged, tmp_path):

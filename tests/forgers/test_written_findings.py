@@ -44,6 +44,7 @@ def asked(quick):
     return work
 
 
+@pytest.mark.thorough
 def test_findings_of_before(child, asked, tmp_path):
     result, _ = asked(child)
     assert result.verdict == "PASS"
