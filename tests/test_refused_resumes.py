@@ -3,6 +3,7 @@
 Each folder is one that a kill left, with torn lines besides, so that a resume has something to cut.
 """
 
+import re
 import shutil
 import sys
 from contextlib import contextmanager
@@ -181,6 +182,11 @@ DAMAGED = {
     ),
     "the ledger is empty": (LEDGER, lambda c: b"", f"{LEDGER} does not begin with a commitment"),
     "the ledger ends before its suite": (LEDGER, lambda c: c[: c.index(b"\n") + 1], f"{LEDGER} names no suite, and"),
+    "a size in its last line is another": (
+        LEDGER,
+        lambda c: re.sub(rb'"size":(\d+)(?=.*\n[^\n]*$)', lambda size: b'"size":1' + size[1], c, count=1),
+        f"{LEDGER} tells of round 1 what its stages do not tell",
+    ),
     "a model is another": (of_round(CHECKPOINT, 1), None, "is not the model that the ledger names"),
     "what clients keep is not there": (of_round(MEMORIES, 1), lambda c: b"", "is no"),
     "a secret is another": (SECRETS, other_secret, "the secret of client 1 is not the one"),

@@ -18,6 +18,7 @@ from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
+from fuaudit.plans.availability import BoundedRoundRobin
 from fuaudit.runs.layout import MANIFEST, VIEW, is_withheld
 from fuaudit.secure.envelope import terms_of
 from fuaudit.secure.messages import Message
@@ -313,3 +314,46 @@ def test_sizes_in_a_manifest_tell_of_an_erased_client_after_a_prune(tmp_path):
         files = json.loads((seal(pruned, folder / "views" / "child").path / MANIFEST).read_text())["files"]
         sizes.append({name: entry["size"] for name, entry in files.items() if is_withheld(name)})
     assert {name for name in sizes[0] if sizes[0][name] != sizes[1][name]} >= {"clients/secrets.json"}
+
+
+PERIODS = LOUD | {
+    "partition": {"use": "iid", "clients": 7},
+    "learner": {"use": "dropouts", "rounds": 4, "steps": 1, "batch": 2, "step_size": 0.2, "scenario": "round-robin"}
+    | {"tau_max": 4, "first_all": False, "phase": "drawn"},
+    "solver": {"use": "sgd"},
+    "transport": {"use": "secure-sum", "size": 2},
+}
+
+
+def of_periods(folder):
+    """A training by periods, a client who comes late, and one who is always there; so that one round has both."""
+    for number in range(1, 60):
+        run = trained(folder / f"run-{number}", PERIODS, "plain", number)
+        cohorts = run.participation["cohorts"]
+        first = {who: min((n for n, some in enumerate(cohorts, 1) if who in some), default=9) for who in run.members}
+        late = [who for who, at in first.items() if at == 4]
+        always = [who for who in run.members if all(who in some for some in cohorts)]
+        if late and always and len({*cohorts[3]} - {late[0]}) >= 4:
+            return run, late[0], always[0]
+    raise AssertionError("no training has such clients")
+
+
+def test_clients_of_a_child_are_there_as_they_were_in_its_parent(tmp_path, monkeypatch):
+    """A period is kept: one own round allows any, and with the parent's rounds none does."""
+    run, late, always = of_periods(tmp_path)
+    parent, honest, asked = seal(run, tmp_path / "parent"), BoundedRoundRobin.cohort, Request.of([late])
+    fair = unlearn(run, "fats", asked, tmp_path / "fair", data=tiny_dataset(), allow_inexact=True)
+    assert [*fair.own_rounds] == [4]
+    assert looked_at(seal(fair, tmp_path / "fair-view"), parent).verdict == "PASS"
+
+    def without(law, draws, number, clients):
+        came = honest(law, draws, number, clients)
+        return tuple(client for client in came if (number, client) != (4, always))
+
+    with monkeypatch.context() as forging:
+        forging.setattr(BoundedRoundRobin, "cohort", without)
+        child = unlearn(run, "fats", asked, tmp_path / "child", data=tiny_dataset(), allow_inexact=True)
+        view = seal(child, tmp_path / "child-view")
+    found = looked_at(load_run(view.path), parent)
+    assert found.verdict == "FAIL"
+    assert f"lot: client {always} was there in 1, 2, 3, 4, and away in 4" in found.details[0]

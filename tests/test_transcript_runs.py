@@ -13,6 +13,7 @@ from secure_transcripts import with_another_sum
 from test_secured_runs import FEDAVG, FEDREP, INFINITE, NOISY, SHARES, trained
 from tests_support import AUDIT_KEY, secret, told
 
+import fuaudit.workflow.unlearn as unlearning
 from fuaudit import load_run, unlearn
 from fuaudit.audits.lineage.other_copies import other_copies
 from fuaudit.audits.transcript.audit import Transcript, _noted
@@ -204,6 +205,41 @@ def test_what_clients_and_server_remember_before_the_first_round_follows_from_no
         assert (found.verdict, [line.partition(",")[0] for line in found.details]) == (
             "FAIL", ["round 0", "round 0"],
         )  # fmt: skip
+
+
+def test_what_clients_remember_of_kept_rounds_is_that_of_the_parent(tmp_path, monkeypatch):
+    tables = FEDAVG | {
+        "partition": {"use": "iid", "clients": 8},
+        "learner": FEDAVG["learner"] | {"rounds": 5, "cohort": 3},
+        "client": [
+            {"use": "error-feedback"},
+            {"use": "gaussian-noise", "norm": 0.5, "noise": 1.0},
+            *FEDAVG["client"],
+        ],
+        "transport": {"use": "secure-sum", "size": 2},
+    }
+    parent, honest = trained(tmp_path / "parent", tables, "plain", 5), unlearning.as_kept
+    cohorts = parent.participation["cohorts"]
+    first = {who: min((n for n, some in enumerate(cohorts, 1) if who in some), default=9) for who in parent.members}
+    asked = Request.of([next(who for who, at in first.items() if 2 < at < 6)])
+
+    def forged(*given):
+        vector, state = honest(*given)
+        return vector, {name: tensor + 0.5 * name.startswith("client.") for name, tensor in state.items()}
+
+    def child(name):
+        return unlearn(parent, "fats", asked, tmp_path / name, data=tiny_dataset(), allow_inexact=True)
+
+    def judged(run):
+        return Transcript().examine(Case(Evidence(run, parent, tiny_dataset()), Keyed(AUDIT_KEY)))
+
+    assert judged(child("fair")).verdict == "PASS"
+    with monkeypatch.context() as forging:
+        forging.setattr(unlearning, "as_kept", forged)
+        run = child("forged")
+    found = judged(run)
+    assert found.verdict == "FAIL"
+    assert "beginning: what is stored after this round is not what parent stores" in found.details[0]
 
 
 def test_a_buffer_is_not_tried_again_after_clients_told_shares_of_it(tmp_path, monkeypatch):

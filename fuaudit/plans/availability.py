@@ -12,7 +12,7 @@ only how many clients P N are. All of this is proved by enumeration in tests/tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -120,10 +120,10 @@ class BoundedRoundRobin:
         """See :class:`Availability`: all may be there."""
         return clients
 
-    def allows(self, there: Mapping[int, bool]) -> bool:
-        """Whether some tau gives a client who was there in some rounds, by number, and away in others."""
+    def allows(self, there: Sequence[tuple[int, bool]]) -> bool:
+        """Whether some tau has a client there, or away, in rounds as told: a number, and whether she was there."""
         return any(
-            all(came == (tau < 2 or (number - 1) % tau == phase) for number, came in there.items())
+            all(came == (tau < 2 or (number - 1) % tau == phase) for number, came in there)
             for tau in range(self.tau_max + 1)
             for phase in (range(max(1, tau)) if self.phase == "drawn" else [0])
         )

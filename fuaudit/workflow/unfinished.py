@@ -46,7 +46,7 @@ from fuaudit.runs.layout import (
     round_of,
     stored_rounds,
 )
-from fuaudit.runs.ledger import models_told, suite_of
+from fuaudit.runs.ledger import models_told, other_events, suite_of
 from fuaudit.runs.manifest import limit_of, read_form
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, makers_of
@@ -273,6 +273,9 @@ def require_made(run: Run, ready: Setup, stored: Sequence[int], above: Run | Non
         start = RoundState.of_run(*read_checkpoint(run.path, before), ready.device)
         if start.state or last in run.received:
             again = _went_on(run, ready, start, before + 1, last)
+            # no line behind it has its digest, so the last one is compared with what the round tells
+            if other_events(run.ledger, {last: list(again.events)}, range(last, last + 1)):
+                raise EvidenceError(f"{run.path / LEDGER} tells of round {last} what its stages do not tell", COPY)
             sure = before in (0, *kept)
             _require_follows(run, again, last, {} if sure else files_of_round(before, *start.of(0), run.salt), before)
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 from fuaudit.audits.provenance.answers import CheckResult
 from fuaudit.audits.provenance.heads import KEPT_IN_TIME, head, held_rounds
 from fuaudit.audits.transcript.again import Again, again, not_at_hand, other_sums
-from fuaudit.audits.transcript.differences import covered_by, telling_differences, uncovered
+from fuaudit.audits.transcript.differences import covered_by, runs_above, telling_differences, uncovered
 from fuaudit.audits.transcript.events import wrong_events
 from fuaudit.audits.transcript.known import (
     known_of,
@@ -258,7 +258,8 @@ def _wrong_messages(look: _Look) -> Finding | None:
     lost = [Wrong("head", anchor.text)] * (anchor.verdict is Verdict.FAIL)
     counts = () if checked.unread else (*wrong_counts(run, checked),)
     counts += (*wrong_opened(run, checked), *wrong_silence(look.known, checked), *wrong_failures(run, checked))
-    rules = [*wrong_rule(run), *wrong_draws(run), *([] if RECORDED in run.files else wrong_cohorts(run))]
+    rules = [*wrong_rule(run), *wrong_draws(run)]
+    rules += [] if RECORDED in run.files else [*wrong_cohorts(run, runs_above(look.case))]
     rules += [*wrong_beginning(run)]
     wrong = [*lost, *checked.wrong, *counts, *rules, *telling_differences(look.case)]
     return look.found(Verdict.FAIL, anchor.text if lost else WRONG, _told(wrong)) if wrong else None
@@ -378,7 +379,7 @@ def _of_view(look: _Look) -> Finding:
         return look.found(Verdict.INCONCLUSIVE, NO_PLACES)
     if run.segments.goes_back:
         return look.found(Verdict.INCONCLUSIVE, GOES_BACK)
-    if others := [*wrong_cohorts(run)]:  # elsewhere that is a FAIL
+    if others := [*wrong_cohorts(run, runs_above(look.case))]:  # elsewhere that is a FAIL
         return look.found(Verdict.INCONCLUSIVE, NO_COHORTS, _told(others))
     if why := _left_open(look.case, checked, look.anchor):
         return look.found(Verdict.INCONCLUSIVE, why)

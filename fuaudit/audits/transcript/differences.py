@@ -20,12 +20,14 @@ from torch import Tensor
 from fuaudit.audits.provenance.view import other_contexts
 from fuaudit.audits.transcript.known import told_rounds
 from fuaudit.draws import START
+from fuaudit.registry import build
 from fuaudit.runs.ledger import suite_of
 from fuaudit.runs.noise import noise_of, step_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.secure.recheck.shown import Wrong
-from fuaudit.training.rounds import SERVER, owner_of
+from fuaudit.training.federation import per_client_state
+from fuaudit.training.rounds import SERVER, State, inherited, owner_of
 from fuaudit.verification.case import Case
 
 NO_NOISE = ", without noise that was drawn anew: their difference is the row of who was erased"
@@ -58,13 +60,18 @@ CANCELS = (
 )
 
 
+def runs_above(case: Case) -> list[Run]:
+    """The ancestors at hand, the parent first."""
+    return [one for one in case.evidence.ancestors if isinstance(one, Run)]
+
+
 def telling_differences(case: Case) -> Iterator[Wrong]:
     """Rounds that the run and an ancestor at hand both opened from one model, without noise that was drawn anew.
 
     A child takes its suite from its parent. One whose ancestor names none, or another, is shown beside another training
     of the same digest, whose transcript tells nothing of what was opened. It goes on from what its parent stores.
     """
-    suite, runs = suite_of(case.run.ledger), [one for one in case.evidence.ancestors if isinstance(one, Run)]
+    suite, runs = suite_of(case.run.ledger), runs_above(case)
     for ancestor in runs:
         if (other := suite_of(ancestor.ledger)) != suite:
             named = "no suite" if other is None else repr(other)
@@ -113,15 +120,24 @@ def _not_kept(case: Case) -> Iterator[Wrong]:
     if not run.is_child or run.by_editor or not isinstance(parent, Run) or run.info["first_change"] == list(START):
         return
     (told,) = run.ledger.of_kind("unlearning")
+    of_server = any(one.redacted or one.sealed for one in (run, parent))
     for number in sorted({*run.checkpoints} & {*parent.checkpoints}):
-        if number <= told["kept_rounds"] and _of_server(run, number) != _of_server(parent, number):
-            yield Wrong("beginning", NOT_KEPT.format(parent=parent.path.name), number)
+        if number <= told["kept_rounds"]:
+            kept, due = run.checkpoint(number), _without_erased(run, parent, *parent.checkpoint(number))
+            if _stored(*kept, of_server) != _stored(*due, of_server):
+                yield Wrong("beginning", NOT_KEPT.format(parent=parent.path.name), number)
 
 
-def _of_server(run: Run, number: int) -> dict[str, bytes]:
-    """The model and the server's memory after a round, as they are stored."""
-    vector, state = run.checkpoint(number)
-    kept = {name: tensor for name, tensor in state.items() if owner_of(name) == SERVER}
+def _without_erased(run: Run, parent: Run, vector: Tensor, state: State) -> tuple[Tensor, State]:
+    """Model and memories of a parent's round as a child keeps them: of clients who are left."""
+    left = torch.tensor([place for place, client in enumerate(parent.members) if client in {*run.members}])
+    tables = per_client_state(build("solvers", run.config.solver), run.exchange)
+    return vector, inherited(state, tables, left.to(torch.int64))
+
+
+def _stored(vector: Tensor, state: State, of_server: bool) -> dict[str, bytes]:
+    """The bytes of a model and of memories, or of the server's alone where no other ones are stored."""
+    kept = {name: tensor for name, tensor in state.items() if not of_server or owner_of(name) == SERVER}
     return {name: tensor.contiguous().numpy().tobytes() for name, tensor in {"": vector, **kept}.items()}
 
 

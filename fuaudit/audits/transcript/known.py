@@ -12,7 +12,8 @@ from torch import Tensor
 from fuaudit.commitments.identities import PARTIES
 from fuaudit.commitments.lots import context_of
 from fuaudit.declared import offers
-from fuaudit.draws import Position, Stream
+from fuaudit.draws import START, Position, Purpose, Stream
+from fuaudit.draws.address import STREAM_OF
 from fuaudit.draws.chains import lot_key
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import AvailabilityLaw, Law, UniformLaw, WeightedLaw
@@ -249,11 +250,11 @@ def wrong_rule(run: Run) -> Iterator[Wrong]:
         yield Wrong("rule", str(error.args[0]))
 
 
-def wrong_cohorts(run: Run) -> Iterator[Wrong]:
+def wrong_cohorts(run: Run, ancestors: Sequence[Run] = ()) -> Iterator[Wrong]:
     """Rounds of a sealed view to whose lot other clients contributed, or another number of them, than its law can draw.
 
     Of laws alone of which that is known without seeds. The population is that of the plan's segment; of a cohort that
-    was kept nobody was erased since, or it would have been drawn anew.
+    was kept nobody was erased since, or it would have been drawn anew. ``ancestors``: those at hand.
     """
     if not (run.sealed and run.signatories.ends):
         return
@@ -266,24 +267,34 @@ def wrong_cohorts(run: Run) -> Iterator[Wrong]:
         if due is not None and (came := len({*cohort(number)})) != due:
             sentence = f"{counted(came, 'client')} contributed to the lot, and the config draws {due} in this round"
             yield Wrong("lot", sentence, number)
-    yield from _wrong_periods(run, cohort)
+    yield from _wrong_periods(run, ancestors)
 
 
-def _wrong_periods(run: Run, cohort: Cohorts) -> Iterator[Wrong]:
+def _wrong_periods(run: Run, ancestors: Sequence[Run]) -> Iterator[Wrong]:
     """Clients whose rounds are those of no period that the law of a sealed view can draw for them.
 
-    A period is one draw for all rounds, so the rounds that a run executed itself have one.
+    A period is one draw for all rounds, so those that a run executed itself have one. So have those of its ancestors,
+    where the draw was kept.
     """
     law = run.law
     if not (type(law) is AvailabilityLaw and type(law.availability) is BoundedRoundRobin):
         return
-    numbers = [event["round"] for event in told_rounds(run) if not (law.first_all and event["round"] == 1)]
-    came = {number: {*cohort(number)} for number in numbers}
+    stream = STREAM_OF[Purpose.AVAILABILITY]
+    origin = run.segments.segment(stream, START).origin
+    alike = [run, *(one for one in ancestors if one.segments.segment(stream, START).origin == origin)]
+    came = [
+        (event["round"], {*cohort_of(one)(event["round"])})
+        for one in alike
+        for event in told_rounds(one)
+        if not (law.first_all and event["round"] == 1)
+    ]
     for client in run.members:
-        there = {number: client in some for number, some in came.items()}
+        there = [(number, client in clients) for number, clients in came]
         if not law.availability.allows(there):
-            rounds = ", ".join(str(number) for number, is_there in there.items() if is_there) or "no round"
-            yield Wrong("lot", f"client {client} was there in {rounds}, and no period of the config has these rounds")
+            rounds = ", ".join(str(number) for number, is_there in there if is_there) or "no round"
+            away = ", ".join(str(number) for number, is_there in there if not is_there) or "no round"
+            sentence = f"client {client} was there in {rounds}, and away in {away}: no period of the config has that"
+            yield Wrong("lot", sentence)
 
 
 def drawn_clients(law: Law, number: int, clients: int) -> int | None:
