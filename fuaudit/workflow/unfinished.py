@@ -273,11 +273,12 @@ def require_made(run: Run, ready: Setup, stored: Sequence[int], above: Run | Non
         start = RoundState.of_run(*read_checkpoint(run.path, before), ready.device)
         if start.state or last in run.received:
             again = _went_on(run, ready, start, before + 1, last)
+            unsure = [] if before in (0, *kept) else [*files_of_round(before, *start.of(0), run.salt)]
+            _require_follows(run, again, last, unsure, before)
             # no line behind it has its digest, so the last one is compared with what the round tells
             if other_events(run.ledger, {last: list(again.events)}, range(last, last + 1)):
-                raise EvidenceError(f"{run.path / LEDGER} tells of round {last} what its stages do not tell", COPY)
-            sure = before in (0, *kept)
-            _require_follows(run, again, last, {} if sure else files_of_round(before, *start.of(0), run.salt), before)
+                possible = run.path / " or ".join([LEDGER, *unsure])
+                raise EvidenceError(f"{possible} tells of round {last} what its stages do not tell", COPY)
 
 
 def _require_follows(run: Run, again: RoundState, last: int, unsure: Collection[str], before: int) -> None:
