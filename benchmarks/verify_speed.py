@@ -7,7 +7,8 @@ makes runs of its own, of one config under one secret, because files of runs may
 theirs in turns, each in a fresh process with this interpreter and its packages, under one key. Some runs are honest and
 some are not. Audits that both have must come to the same verdicts, else the command ends with code 1. Compared are
 processor seconds after the import, by audit, seconds by the clock, and the largest memory. It writes
-``docs/results/verify-speed.md``.
+``docs/results/verify-speed.md``. With ``--one-core`` all is computed by one core: two that share their units take more
+processor seconds for the same work, and only one checkout may have work for both. Then lines are printed alone.
 """
 
 from __future__ import annotations
@@ -238,8 +239,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="of the MNIST setting, where those of the example take too long")
     parser.add_argument("--runs", type=Path, help="where runs are kept, to begin again without making them")
     parser.add_argument("--only", default="", help="settings whose name holds this text; no page is written")
+    parser.add_argument("--one-core", action="store_true", help="compute all on one core; no page is written")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
+    if options.one_core:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # processes that are started inherit it
     commit = ["git", "-C", str(options.old), "rev-parse", "--short", "HEAD"]
     old = subprocess.run(commit, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     lines, others = list[str](), list[str]()
@@ -251,7 +255,7 @@ def main() -> None:
                 lines += list(rows(setting.name, found)) if setting.timed else []
                 others += [] if setting.timed else [f"{setting.name} ({found[0][0]['found']['verdict']})"]
     print("\n".join(lines))
-    if not options.only:
+    if not options.only and not options.one_core:
         machine = ", ".join(f"{key} {value}" for key, value in hardware().items())
         shown = {"old": old, "machine": machine, "turns": options.turns, "lines": "\n".join(lines)}
         text = PAGE_TEXT.format(**shown, others=len(others), names="; ".join(others))
