@@ -95,7 +95,7 @@ class RunOptions:
     """
 
     checkpoint_every: int = 5
-    engine: Literal["auto", "reference", "threads", "batched", "compiled"] = "auto"
+    engine: Literal["auto", "reference", "threads", "batched", "grouped", "compiled"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
     requests: int = 32

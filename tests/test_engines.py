@@ -496,8 +496,9 @@ def test_engines_by_name() -> None:
 
 def test_the_suggested_engine() -> None:
     mlp, cnn = MODELS["mlp"](), MODELS["cnn"]()
-    assert [suggested(mlp, CPU, many=False), suggested(mlp, CPU, many=True)] == ["threads", "batched"]
-    assert [suggested(cnn, CPU, many=True), suggested(cnn, torch.device("cuda"), many=False)] == ["threads", "batched"]
+    assert [suggested(mlp, CPU, torch.float64, many) for many in (False, True)] == ["threads", "batched"]
+    assert [suggested(cnn, CPU, torch.float64, many) for many in (False, True)] == ["threads", "threads"]
+    assert suggested(cnn, torch.device("cuda"), torch.float64, many=False) == "batched"
 
 
 def test_chunks_shrink_with_the_model() -> None:

@@ -123,13 +123,13 @@ def test_whoever_writes_on_what_was_given_or_answered_changes_no_later_answer(pr
 # --- two sides ----------------------------------------------------------------------------------------------------
 
 
-def alone(ready, step, plan, kept):
+def alone(ready, step, plan, kept, name):
     """The plain way: one plan, both sides round by round, each by an engine of its own."""
     draws, ends = PlannedDraws.flat(plan, plan.sources), []
     for population in (step.before, step.after):
         start = initial_state(ready.procedure, [plan], population, ready.device)
         problem, rounds = ready.client_problem(population), LazySchedule([plan], kept)
-        ends.append(execute(ready.procedure, problem, population, rounds, start, engine("reference"), draws=(draws,)))
+        ends.append(execute(ready.procedure, problem, population, rounds, start, engine(name), draws=(draws,)))
     for (number, everything), (_, retained) in zip(*ends, strict=True):
         full = everything.without(ready.procedure, step.before, step.after)
         pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
@@ -161,15 +161,15 @@ class Both:
     after: object
 
 
-def tried(ready, kept, law=None):
+def tried(ready, kept, law=None, name="reference"):
     """How five plans end abreast, and each alone; and how often engines were asked."""
     before = partition(Iid(10), ready.dataset, Keyed(bytes(32)))
     step = Both(before, before.without(Request.of(clients=[4])))
     plans = [Plan.fresh(law or ready.learner.law, before, Keyed(bytes([number]) * 32)) for number in range(5)]
     sides = [Side(population, ready.client_problem(population)) for population in (step.before, step.after)]
-    shared = SharedSteps(counting := Counting(engine("reference")))
+    shared = SharedSteps(counting := Counting(engine(name)))
     found = parted(ready.procedure, *sides, plans, kept, shared)
-    return found, [alone(ready, step, *one) for one in zip(plans, kept, strict=True)], len(counting.asked)
+    return found, [alone(ready, step, *one, name) for one in zip(plans, kept, strict=True)], len(counting.asked)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -177,6 +177,20 @@ def test_plans_abreast_end_as_each_does_alone(name):
     ready = setup(resolve(config(**({"learner": LEARNER} | SERVERS[name]))))
     found, expected, _ = tried(ready, [8, 0, 3, 8, 5])
     assert found == expected
+
+
+@pytest.mark.parametrize("server", ["mean", "weights of all", "constants of all", "control variates", "overflow"])
+def test_plans_of_convolutions_abreast_end_as_each_does_alone(server):
+    """Four participations a call, of whatever plans; one that parts or overflows moves none beside it."""
+    draws = torch.Generator().manual_seed(2)
+    images = [torch.rand(rows, 1, 12, 12, generator=draws) for rows in (120, 6)]
+    pixels = Dataset(images[0], torch.arange(120) % 3, images[1], torch.arange(6) % 3, 3)
+    small = {"model": {"use": "cnn", "channels": [3], "hidden": 4}}
+    ready = setup(resolve(config(**({"learner": LEARNER} | small | SERVERS[server]))), pixels)
+    assert ready.engine_of_many == stepping(ready).name == "grouped"
+    found, expected, _ = tried(ready, [8, 0, 3, 8, 5], name="grouped")
+    assert found == expected
+    assert any(end.overflows if server == "overflow" else end.differs for end in found)
 
 
 def test_plans_in_which_others_take_part_end_as_each_does_alone():

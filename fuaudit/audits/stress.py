@@ -28,7 +28,6 @@ from fuaudit.declared import says
 from fuaudit.draws import END, Draws, Position, Stream
 from fuaudit.draws.columns import Column, Derived
 from fuaudit.errors import UsageError
-from fuaudit.models.layout import linear_stack
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.cuts import Carrier
 from fuaudit.plans.involvement import involvements
@@ -288,13 +287,13 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
 def stepping(ready: Setup) -> Engine:
     """What takes the local steps of both sides: each once where they are given equal bits.
 
-    Any engine will do, as long as both sides have the same: plans of small models go abreast in the one that is made
-    for many. A model of another package may keep something from call to call, so it is asked for both sides.
+    Any engine will do, as long as both sides have the same: plans of small models go abreast in one that is made for
+    many. A model of another package may keep something from call to call, so it is asked for both sides.
     """
     if not registry.find("models", ready.config.model["use"]).own:
         return ready.engine
-    small = linear_stack(ready.procedure.module)
-    return SharedSteps(engine("batched") if small else ready.engine)
+    name = ready.engine_of_many
+    return SharedSteps(ready.engine if name == "threads" else engine(name))
 
 
 def workspace(ready: Setup) -> nn.Module:

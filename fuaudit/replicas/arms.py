@@ -23,7 +23,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten
 from fuaudit.runs.layout import stored_rounds
-from fuaudit.training.engines import Engine, engine, suggested
+from fuaudit.training.engines import Engine, engine
 from fuaudit.training.engines.batched import Batched, stack_size_of
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import Setup
@@ -41,10 +41,10 @@ def runs_abreast(case: Case) -> int:
 
 
 def _lanes(ready: Setup) -> int:
-    """How many participations the engine of repeated runs computes at once."""
-    module, device = ready.procedure.module, ready.device
-    batched = suggested(module, device, many=True) == "batched"
-    return stack_size_of(module, ready.procedure.layout.dimension, device) if batched else 1
+    """How many participations the engine of repeated runs computes at once, where it wants as many as there can be."""
+    if ready.engine_of_many != "batched":
+        return 1
+    return stack_size_of(ready.procedure.module, ready.procedure.layout.dimension, ready.device)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def rounds_read(case: Case) -> tuple[int, ...]:
 
 def _engine(ready: Setup, most: int, threads: int) -> Engine:
     """What advances runs with at most so many participations at once."""
-    maker = engine(suggested(ready.procedure.module, ready.device, many=True), threads)
+    maker = engine(ready.engine_of_many, threads)
     if isinstance(maker, Batched) and ready.device.type == "cpu":
         return replace(maker, stack_size=max(2, min(_lanes(ready), most)))
     return maker

@@ -146,7 +146,7 @@ _COMMON: dict[str, Shape] = {
     "format": among(FORMAT),
     "kind": among("training", "unlearning"),
     "rounds_executed": is_count,
-    "engine": among("reference", "threads", "batched", "compiled"),
+    "engine": among("reference", "threads", "batched", "grouped", "compiled"),
     "device": among("cpu", "cuda"),
     "versions": _VERSIONS,
     "plugins": _are_plugins,

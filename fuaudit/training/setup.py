@@ -23,6 +23,7 @@ from fuaudit.plans import Population, Request
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.tried_laws import require_own_name
 from fuaudit.training.engines import Engine, engine, suggested
+from fuaudit.training.engines.grouped import layers_in_line
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.execute import Procedure, StepSizes, client_problem, require_normal
@@ -41,6 +42,11 @@ class Setup:
     procedure: Procedure
     engine: Engine
     device: torch.device
+
+    @property
+    def engine_of_many(self) -> str:
+        """The name of the engine for many runs at once that an audit makes itself, whatever the run's own is."""
+        return suggested(self.procedure.module, self.device, self.procedure.dtype, many=True)
 
     def cpu_module(self) -> nn.Module:
         """A copy of the model's template on the CPU, for measuring."""
@@ -206,6 +212,8 @@ def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 
     procedure = Procedure(
         module, exchange_of(config), step_sizes, solver, config.scaling, dtype, says(learner.law, "divisor")
     )
-    name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
+    name = suggested(module, device, dtype, many=False) if config.run.engine == "auto" else config.run.engine
+    if name == "grouped":
+        layers_in_line(module)  # refused here, and not in the first round
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
     return Setup(chosen, dataset, learner, procedure, engine(name), device)

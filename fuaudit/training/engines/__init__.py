@@ -1,4 +1,4 @@
-"""Engines: four ways to run local SGD along given batches, which replay one plan to the same result."""
+"""Engines: five ways to run local SGD along given batches, which replay one plan to the same result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fuaudit.errors import UsageError, nearest
 from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.compiled import Compiled
+from fuaudit.training.engines.grouped import Grouped, gains
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
@@ -20,6 +21,7 @@ ENGINES: dict[str, Callable[[int], Engine]] = {
     "reference": lambda workers: Reference(),
     "threads": Threads,
     "batched": Batched,
+    "grouped": Grouped,
     "compiled": Compiled,
 }
 """By the name under which a run records its engine."""
@@ -37,14 +39,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def suggested(module: nn.Module, device: torch.device, many: bool) -> str:
-    """The engine that measurements favour: ``threads`` for one run on a CPU and for convolutions on a CPU.
+def suggested(module: nn.Module, device: torch.device, dtype: torch.dtype, many: bool) -> str:
+    """The engine that measurements favour for a model in a dtype: ``threads`` for one run on a CPU.
 
-    ``many``: whether hundreds of runs are executed together.
+    ``many``: whether many runs are executed together, and none is compared with one of another engine.
     """
     if device.type != "cpu":
         return "batched"
-    return "batched" if many and linear_stack(module) else "threads"
+    if many and linear_stack(module):
+        return "batched"
+    return "grouped" if many and gains(module, dtype) else "threads"
 
 
 __all__ = ["ENGINES", "ClientProblem", "Engine", "engine", "suggested"]

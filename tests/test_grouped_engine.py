@@ -1,0 +1,335 @@
+"""The grouped engine: one call for the convolutions of several participations, each of which computes as if alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_engines import (
+    CLASSES,
+    MODELS,
+    ROWS,
+    SHAPE,
+    STEP,
+    TERMS,
+    TOLERANCE,
+    gap,
+    make_batches,
+    make_steps,
+    make_task,
+    make_vectors,
+    train,
+)
+from tests_support import config
+from torch import Tensor, nn
+
+from fuaudit import train as train_run
+from fuaudit.errors import UsageError
+from fuaudit.models.convolutional import Cnn, LeNet5, MimicCnn, Vgg11
+from fuaudit.models.layout import Layout, convolution_stack
+from fuaudit.training.engines import ClientProblem, engine, suggested
+from fuaudit.training.engines.grouped import Grouped, grouped_gradients
+from fuaudit.training.engines.reference import Reference
+from fuaudit.training.engines.threads import Threads
+from fuaudit.training.solvers import Steps
+
+NAN = float("nan")
+
+
+def strided() -> nn.Module:
+    """Without biases, with strides, holes and borders, in a height that is not the width."""
+    return nn.Sequential(
+        nn.Conv2d(1, 3, (3, 5), stride=(1, 2), padding=(2, 1), dilation=(2, 1), bias=False),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(3, 4, 3, padding="same"),
+        nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
+        nn.Flatten(),
+        nn.Linear(4 * 9 * 4, 5, bias=False),
+        nn.ReLU(),
+        nn.Linear(5, CLASSES),
+    )
+
+
+CONVOLUTIONS: dict[str, Callable[[], nn.Module]] = {
+    "cnn": MODELS["cnn"],
+    "lenet-5": lambda: LeNet5().build(SHAPE, CLASSES),
+    "strided": strided,
+    "one layer": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(392, CLASSES)),
+}
+every_convolution = pytest.mark.parametrize("model", CONVOLUTIONS)
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ClientProblem]:
+    def made(model: str, dtype: torch.dtype = torch.float64) -> ClientProblem:
+        monkeypatch.setitem(MODELS, model, CONVOLUTIONS[model])
+        return make_task(model, dtype)
+
+    return made
+
+
+Task = Callable[..., ClientProblem]
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("stack_size", [None, 1, 2, 3, 7, 32])
+@every_convolution
+def test_it_agrees_with_the_reference(task: Task, model: str, stack_size: int | None, ragged: bool) -> None:
+    assert gap(Grouped(1, stack_size), Reference(), task(model), make_batches(3, ragged=ragged)) <= TOLERANCE
+
+
+@every_convolution
+def test_it_agrees_in_single_precision_over_a_short_horizon(task: Task, model: str) -> None:
+    assert gap(Grouped(2), Reference(), task(model, torch.float32), make_batches(3)) <= 1e-5
+
+
+@pytest.mark.parametrize("term", TERMS)
+@every_convolution
+def test_it_agrees_on_every_term_of_a_step(task: Task, model: str, term: str) -> None:
+    problem, batches = task(model), make_batches(3)
+    assert gap(Grouped(2), Reference(), problem, batches, make_steps(problem, batches, term)) <= TOLERANCE
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@every_convolution
+def test_it_agrees_where_samples_are_clipped(task: Task, model: str, noisy: bool) -> None:
+    problem, batches = task(model), make_batches(2)
+    draws = np.random.Generator(np.random.Philox(17))
+    noise = torch.from_numpy(draws.random((*batches.shape[:3], problem.layout.dimension)) - 0.5)
+    steps = Steps(0.2, clip=0.3, divisor=4, noise=noise if noisy else None)
+    assert gap(Grouped(1), Reference(), problem, batches, steps) <= 1e-10
+
+
+def test_images_of_several_channels_stay_those_of_their_participation() -> None:
+    draws = torch.Generator().manual_seed(3)
+    module = Cnn((4, 5), 8).build((3, 18, 16), CLASSES).double()
+    inputs = torch.rand(ROWS, 3, 18, 16, generator=draws, dtype=torch.float64)
+    problem = ClientProblem(module, Layout.of(module), inputs, torch.randint(CLASSES, (ROWS,), generator=draws))
+    assert gap(Grouped(1), Reference(), problem, make_batches(3)) <= TOLERANCE
+
+
+# --- what is computed beside it -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["small", "cnn of MNIST"])
+def together(request: pytest.FixtureRequest) -> tuple[ClientProblem, Tensor, Tensor, Tensor]:
+    """Twelve runs in single precision, ragged, and what two rounds make of them at once."""
+    shape, recipe = (SHAPE, Cnn((4, 5), 8)) if request.param == "small" else ((1, 28, 28), Cnn())
+    draws = torch.Generator().manual_seed(5)
+    module, inputs = recipe.build(shape, CLASSES), torch.rand(ROWS, *shape, generator=draws)
+    problem = ClientProblem(module, Layout.of(module), inputs, torch.randint(CLASSES, (ROWS,), generator=draws))
+    vectors, batches = make_vectors(problem, 12), make_batches(12, places=3)
+    return problem, vectors, batches, train(Grouped(1), problem, vectors, batches)
+
+
+Together = tuple[ClientProblem, Tensor, Tensor, Tensor]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_bits_do_not_depend_on_the_grouping(together: Together, size: int) -> None:
+    problem, vectors, batches, expected = together
+    pieces = zip(vectors.split(size), batches.split(size), strict=True)
+    assert torch.equal(torch.cat([train(Grouped(1), problem, v, b) for v, b in pieces]), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_bits_do_not_depend_on_order_and_workers(together: Together, workers: int) -> None:
+    problem, vectors, batches, expected = together
+    order = torch.from_numpy(np.random.Generator(np.random.Philox(3)).permutation(len(vectors)))
+    assert torch.equal(train(Grouped(workers), problem, vectors[order], batches[order]), expected[order])
+    updates = Grouped(workers).advance(problem, vectors, batches, STEP).updates
+    assert torch.equal(Grouped(workers).advance(problem, vectors, batches.flip(1), STEP).updates, updates.flip(1))
+
+
+def test_bits_do_not_depend_on_those_who_take_no_step(together: Together) -> None:
+    problem, vectors, batches, _ = together
+    expected = Grouped(1).advance(problem, vectors, batches, STEP).updates
+    empty = torch.full_like(batches[:, :1], -1)
+    among = torch.cat([empty, batches[:, :1], empty, empty, batches[:, 1:]], dim=1)
+    found = Grouped(1).advance(problem, vectors, among, STEP).updates
+    assert torch.equal(found[:, [1, 4, 5]], expected)
+    assert not found[:, [0, 2, 3]].any()
+
+
+@pytest.mark.parametrize("stack_size", [2, 3, 4, 8])
+@pytest.mark.parametrize("place", range(4))
+def test_what_is_not_a_number_stays_in_its_participation(together: Together, place: int, stack_size: int) -> None:
+    """One participation reads an erased row: its model is NaN, and those beside it have the bits they had."""
+    problem, vectors, batches, _ = together
+    given = vectors[:4], batches[:4, :1].clamp(min=10)
+    expected = Grouped(1, stack_size).advance(problem, *given, STEP).updates
+    erased = replace(problem, inputs=problem.inputs.clone())
+    erased.inputs[0] = NAN
+    reading = given[1].clone()
+    reading[place, 0, -1, 0] = 0  # in the last step: what comes before it was right
+    found = Grouped(1, stack_size).advance(erased, given[0], reading, STEP).updates
+    others = [at for at in range(4) if at != place]
+    assert not found[place].isfinite().all()
+    assert torch.equal(found[others], expected[others])
+
+
+# --- what is not computed -----------------------------------------------------------------------------------------
+
+
+def test_rows_outside_the_batches_are_not_read(task: Task) -> None:
+    problem, batches = task("cnn", torch.float32), make_batches(3)
+    vectors = make_vectors(problem, 3)
+    expected = Grouped(1).advance(problem, vectors, batches, STEP).updates
+    problem.inputs[:10] = NAN
+    assert torch.equal(Grouped(1).advance(problem, vectors, batches, STEP).updates, expected)
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_who_takes_no_step_keeps_model_and_velocity(task: Task, carried: bool) -> None:
+    problem, batches = task("cnn", torch.float32), make_batches(3)
+    batches[1] = -1
+    velocity = torch.full((*batches.shape[:2], problem.layout.dimension), 0.3) if carried else None
+    vectors = make_vectors(problem, 3)
+    vectors[1] = NAN  # the difference of what is no number is none either
+    for given in (batches, torch.full_like(batches, -1), batches[..., :0]):
+        steps = Steps(0.2, momentum=0.9, velocity=velocity)
+        found, expected = (maker.advance(problem, vectors, given, steps) for maker in (Grouped(1), Reference()))
+        idle = ~(given >= 0).flatten(2).any(dim=2)
+        assert idle[1].all()
+        assert torch.equal(found.velocity[idle], expected.velocity[idle])
+        assert torch.equal(found.updates[idle].nan_to_num(7), expected.updates[idle].nan_to_num(7))
+
+
+def test_a_step_between_others_that_nobody_takes_is_none(task: Task) -> None:
+    problem, steps = task("cnn", torch.float32), make_batches(2, ragged=False)
+    vectors = make_vectors(problem, 2)
+    padded = torch.cat([steps[:, :, :1], torch.full_like(steps[:, :, :1], -1), steps[:, :, 1:]], dim=2)
+    found, expected = (Grouped(1).advance(problem, vectors, given, STEP).updates for given in (padded, steps))
+    assert torch.equal(found, expected)
+
+
+# --- which models -------------------------------------------------------------------------------------------------
+
+
+def changed(change: Callable[[nn.Module], object]) -> nn.Module:
+    module = Cnn((4, 5), 8).build(SHAPE, CLASSES)
+    change(module)
+    return module
+
+
+class Halved(nn.Conv2d):
+    """A layer that computes something else than its base class."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) / 2
+
+
+class Negated(nn.Sequential):
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = super().forward(inputs)
+        return -logits
+
+
+def shared() -> nn.Module:
+    twice = nn.Conv2d(1, 1, 3, padding=1)
+    return nn.Sequential(twice, twice, nn.Flatten(), nn.Linear(256, CLASSES))
+
+
+def of_one_weight() -> nn.Module:
+    first, second = nn.Conv2d(1, 1, 3, padding=1), nn.Conv2d(1, 1, 3, padding=1)
+    second.weight = first.weight
+    return nn.Sequential(first, second, nn.Flatten(), nn.Linear(256, CLASSES))
+
+
+def ending(numbers: int, *layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(numbers, CLASSES))
+
+
+LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
+    "a subclass of Sequential": lambda: Negated(*Cnn((4, 5), 8).build(SHAPE, CLASSES)),
+    "a subclass of Conv2d": lambda: ending(392, Halved(1, 2, 3)),
+    "one layer twice": shared,
+    "one weight twice": of_one_weight,
+    "a hook": lambda: changed(lambda m: m[0].register_forward_hook(lambda layer, read, out: out / 2)),
+    "a hook before": lambda: changed(lambda m: m.register_forward_pre_hook(lambda layer, read: (read[0] / 2,))),
+    "a forward of its own": lambda: changed(lambda m: setattr(m[1], "forward", torch.tanh)),
+    "a product of its own": lambda: changed(lambda m: setattr(m[0], "_conv_forward", lambda x, w, b: x)),
+    "another activation": lambda: ending(392, nn.Conv2d(1, 2, 3), nn.Tanh()),
+    "groups": lambda: ending(288, nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, groups=2)),
+    "mirrored borders": lambda: ending(512, nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect")),
+    "indices of the largest": lambda: ending(98, nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, return_indices=True)),
+    "another end of Flatten": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(2), nn.Linear(196, CLASSES)),
+    "no convolution": lambda: nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, CLASSES)),
+    "no linear layer": lambda: nn.Sequential(nn.Conv2d(1, CLASSES, 16), nn.Flatten()),
+    "nothing": nn.Sequential,
+    "no Sequential": lambda: nn.Conv2d(1, 2, 3),
+}
+
+
+@pytest.mark.parametrize("look_alike", LOOK_ALIKES)
+def test_what_only_looks_like_convolutions_in_a_line_is_refused(look_alike: str) -> None:
+    module = LOOK_ALIKES[look_alike]()
+    assert convolution_stack(module) is None
+    with pytest.raises(UsageError, match="grouped") as error:
+        grouped_gradients(module)
+    assert 'engine = "threads"' in error.value.hint
+    assert suggested(module, torch.device("cpu"), torch.float32, many=True) == "threads"
+
+
+def test_models_that_it_knows() -> None:
+    plain = ending(392, nn.Conv2d(1, 2, 3)), ending(98, nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2))
+    for module in (*(make() for make in CONVOLUTIONS.values()), *plain):
+        assert convolution_stack(module) == [*module.children()]
+        assert convolution_stack(copy.deepcopy(module)) is not None
+
+
+def test_a_config_with_another_model_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    tables = config(run={"engine": "grouped"}, solver={"use": "sgd", "momentum": 0.9})
+    for model in ("linear", "mlp"):
+        with pytest.raises(UsageError, match="grouped does not know this model"):
+            train_run(tables | {"model": {"use": model}}, tmp_path / "run", secret=bytes(32))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="grouped"):
+        Grouped(1).advance(make_task("mlp"), make_vectors(make_task("mlp"), 3), make_batches(3), STEP)
+
+
+def test_where_it_is_suggested() -> None:
+    cpu, single = torch.device("cpu"), torch.float32
+    small = [Cnn().build((1, 28, 28), 10), LeNet5().build((1, 28, 28), 10), MimicCnn().build((1, 28, 28), 10)]
+    assert [suggested(module, cpu, single, many=True) for module in small] == ["grouped"] * 3
+    assert [suggested(module, cpu, single, many=False) for module in small] == ["threads"] * 3
+    assert suggested(small[0], cpu, torch.float64, many=True) == "threads"
+    assert suggested(small[0], torch.device("cuda"), single, many=True) == "batched"
+    assert suggested(Vgg11(32, 0).build((3, 32, 32), 10), cpu, single, many=True) == "threads"
+    assert engine("grouped", 3) == Grouped(3)
+
+
+def test_larger_models_go_in_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three participations are two chunks of two, and one of four."""
+    sizes = list[int]()
+    for limit in (100_000, 1):
+        monkeypatch.setattr("fuaudit.training.engines.grouped.SMALL", limit)
+        (maker := Grouped(1)).advance(make_task("cnn"), make_vectors(make_task("cnn"), 1), make_batches(1), STEP)
+        sizes += maker._makers
+    assert sizes == [4, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_one_engine_serves_all_shapes(task: Task, workers: int) -> None:
+    """What it keeps from round to round is memory alone."""
+    kept = Grouped(workers)
+    for model, dtype, slots in [("cnn", torch.float32, 5), ("lenet-5", torch.float64, 4), ("cnn", torch.float32, 4),
+                                ("cnn", torch.float64, 5), ("cnn", torch.float32, 5)]:  # fmt: skip
+        problem, batches = task(model, dtype), make_batches(6, slots=slots)
+        vectors = make_vectors(problem, 6)
+        found, new = (maker.advance(problem, vectors, batches, STEP).updates for maker in (kept, Grouped(workers)))
+        assert torch.equal(found, new)
+
+
+def test_the_model_of_the_run_is_read_and_left_as_it_is(task: Task) -> None:
+    problem = task("cnn", torch.float32)
+    before = [parameter.detach().clone() for parameter in problem.module.parameters()]
+    Grouped(2).advance(problem, make_vectors(problem, 3), make_batches(3), STEP)
+    assert all(map(torch.equal, before, problem.module.parameters()))
+    assert all(parameter.grad is None for parameter in problem.module.parameters())
+    assert gap(Threads(2), Reference(), problem, make_batches(3)) == 0
