@@ -43,7 +43,7 @@ from fuaudit.training.stages import Chain, Mean
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-5
-"""What models of the batched engine may differ by, in float32; all others must have the bits of the loop."""
+"""What models of stacked participations may differ by, in float32; all others must have the bits of the loop."""
 
 
 @dataclass(frozen=True)
@@ -255,11 +255,19 @@ def cnn_rows(places: int) -> list[Row]:
     start, schedule = setting.starts(plans), expand_many(plans)
     module, batches = Cnn().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
     step = setting.procedure.step_sizes.first
+
+    def row(name: str, workers: int, tolerance: float = 0.0) -> Row:
+        maker = engine(name, workers)
+        cores = f"{workers} core{'s' * (workers > 1)}"
+        return Row(f"{name}, {cores}", 1, lambda: replay(setting, problem, schedule, start, maker), tolerance)
+
     return [
         Row("plain loop", 1, lambda: plain_loop(module, problem, start.vectors[0], batches[0], step)[None]),
-        Row("reference", 1, lambda: replay(setting, problem, schedule, start, engine("reference"))),
-        Row("threads, 2 cores", 1, lambda: replay(setting, problem, schedule, start, engine("threads", 2))),
-        Row("batched, 1 core", 1, lambda: replay(setting, problem, schedule, start, engine("batched", 1)), TOLERANCE),
+        row("reference", 1),
+        row("threads", 2),
+        row("batched", 1, TOLERANCE),
+        row("grouped", 1, TOLERANCE),
+        row("grouped", 2, TOLERANCE),
     ]
 
 

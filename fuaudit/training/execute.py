@@ -145,11 +145,7 @@ class RoundState:
 
 def state_without(procedure: Procedure, state: State, before: Population, after: Population) -> State:
     """A state over a population without the rows of clients that left it."""
-    if before.clients == after.clients:
-        return state
-    kept = [place for place, client in enumerate(before.clients) if client in after.samples]
-    device = next((tensor.device for tensor in state.values()), torch.device("cpu"))
-    return inherited(state, procedure.per_client_state, torch.tensor(kept, dtype=torch.int64, device=device))
+    return inherited(state, procedure.per_client_state, before.clients, after.clients)
 
 
 def client_problem(

@@ -7,7 +7,7 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -329,6 +329,10 @@ def under(prefix: str, state: State) -> State:
     return {prefix + name: tensor for name, tensor in state.items()}
 
 
-def inherited(state: State, per_client_state: Set[str], kept: Tensor) -> State:
-    """A state over fewer clients: of tensors with a row a client, ``(*s, M, d)``, only the rows ``kept (M',)``."""
-    return state | {name: state[name].index_select(-2, kept) for name in per_client_state & state.keys()}
+def inherited(state: State, per_client_state: Set[str], before: Sequence[int], after: Collection[int]) -> State:
+    """A state over fewer clients: of tensors with a row a client, ``(*s, M, d)``, only the rows of who is left."""
+    left = {*after}
+    kept = [place for place, client in enumerate(before) if client in left]
+    if len(kept) == len(before):
+        return state
+    return state | {name: state[name][..., kept, :] for name in per_client_state & state.keys()}

@@ -130,9 +130,8 @@ def _not_kept(case: Case) -> Iterator[Wrong]:
 
 def _without_erased(run: Run, parent: Run, vector: Tensor, state: State) -> tuple[Tensor, State]:
     """Model and memories of a parent's round as a child keeps them: of clients who are left."""
-    left = torch.tensor([place for place, client in enumerate(parent.members) if client in {*run.members}])
     tables = per_client_state(build("solvers", run.config.solver), run.exchange)
-    return vector, inherited(state, tables, left.to(torch.int64))
+    return vector, inherited(state, tables, parent.members, run.members)
 
 
 def _stored(vector: Tensor, state: State, of_server: bool) -> dict[str, bytes]:
