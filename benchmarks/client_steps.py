@@ -30,6 +30,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -46,6 +47,7 @@ from fuaudit.config import resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.text import TOKENS
 from fuaudit.draws import Keyed
+from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.stacked import expand_many
 from fuaudit.training.engines import ENGINES, Engine, engine
@@ -214,7 +216,12 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, action="append", help="by default all")
     parser.add_argument("--method", choices=METHODS, action="append", help="by default all")
     others = [name for name in ENGINES if name != "reference"]
-    parser.add_argument("--engine", choices=others, action="append", help="by default threads and batched")
+    parser.add_argument(
+        "--engine",
+        choices=others,
+        action="append",
+        help="by default threads and batched; models are left out that one of them refuses",
+    )
     parser.add_argument("--repeats", type=int, default=5, help="rotations over the methods that count")
     parser.add_argument("--steps", type=int, default=8, help="local steps a participation, at least")
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long the loop should take for one round")
@@ -233,7 +240,11 @@ def main() -> None:
     print("|---" * (4 + len(engines)) + "|", flush=True)
     found: list[dict[str, Any]] = []
     for model in given.model or MODELS:
-        lines = rows(model, methods, engines, given.repeats, given.steps, given.seconds, given.device)
+        try:
+            lines = rows(model, methods, engines, given.repeats, given.steps, given.seconds, given.device)
+        except UsageError as error:
+            print(f"{model} is left out: {error}", file=sys.stderr)
+            continue
         print("\n".join(map(shown, lines)), flush=True)
         found += lines
         if given.json:

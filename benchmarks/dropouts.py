@@ -273,7 +273,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--step-sizes", choices=("code", "printed"), default="code")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--engine", default="auto", help="compiled is the fast one on a CPU with a C++ compiler")
+    parser.add_argument(
+        "--engine", default="auto", help="grouped, or compiled with a C++ compiler, is the fast one on a CPU"
+    )
     parser.add_argument("--partition", default="shards")
     parser.add_argument("--model", default="mimic-cnn")
     parser.add_argument("--smoke", action="store_true", help="3,000 rows, 6 rounds of one epoch: it runs, no more")

@@ -46,7 +46,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"use": "mlp"},
     "cnn": {"use": "cnn", "channels": [10]},
 }
-ENGINES = ("threads", "batched")
+TRAINED = (*product(MODELS, ("threads", "batched")), ("cnn", "grouped"))
 SECRET = b"fuaudit: platforms, benchmark 1."
 ROUNDS = 6
 Step = dict[str, str]
@@ -217,10 +217,11 @@ def main() -> None:
     if "table" in given.part:
         made: dict[Any, dict[str, Any]] = {}
         for (name, setting), threads in product(SETTINGS.items(), THREADS):
-            asked = list(product(MODELS, ENGINES))
             where = given.folder / "table" / f"{len(made)}"
-            steps = [{"do": "train", "run": str(where / f"{m}-{e}"), "model": m, "engine": e} for m, e in asked]
-            made |= {(name, threads, *key): one for key, one in zip(asked, told(setting, threads, steps), strict=True)}
+            steps = [{"do": "train", "run": str(where / f"{m}-{e}"), "model": m, "engine": e} for m, e in TRAINED]
+            made |= {
+                (name, threads, *key): one for key, one in zip(TRAINED, told(setting, threads, steps), strict=True)
+            }
             print(f"trained under {name}, {threads} threads", file=sys.stderr)
         document |= {"made": [[*key, one] for key, one in made.items()], "canary": pairs_of(made)}
     if "lineages" in given.part:

@@ -88,7 +88,7 @@ class RunOptions:
 
     Attributes:
         checkpoint_every: after so many rounds model and state are stored, and after the last one.
-        engine: what computes the rounds; "reference" and "threads" give equal bits.
+        engine: what computes the rounds; "reference" and "threads" give equal bits, "grouped" takes small CNNs alone.
         device: where they are computed.
         dtype: of models, and of what they read.
         requests: how many requests, one after another, the commitment has room for.

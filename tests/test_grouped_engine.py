@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -27,16 +28,23 @@ from test_engines import (
 )
 from tests_support import config
 from torch import Tensor, nn
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import weight_norm
 
 from fuaudit import train as train_run
+from fuaudit import unlearn, verify
+from fuaudit.config import RunOptions
+from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.models.convolutional import Cnn, LeNet5, MimicCnn, Vgg11
-from fuaudit.models.layout import Layout, convolution_stack
-from fuaudit.training.engines import ClientProblem, engine, suggested
-from fuaudit.training.engines.grouped import Grouped, grouped_gradients
+from fuaudit.models.layout import Layout
+from fuaudit.plans import Request
+from fuaudit.training.engines import ENGINES, ClientProblem, engine, suggested
+from fuaudit.training.engines.grouped import Grouped, grouped_gradients, unsuited
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
 from fuaudit.training.solvers import Steps
+from fuaudit.verification.finding import Verdict
 
 NAN = float("nan")
 
@@ -241,6 +249,20 @@ def of_one_weight() -> nn.Module:
     return nn.Sequential(first, second, nn.Flatten(), nn.Linear(256, CLASSES))
 
 
+def turned_round() -> nn.Module:
+    module = Cnn((4, 5), 8).build(SHAPE, CLASSES)
+    weight = module[0].weight
+    del module[0].weight
+    module[0].register_parameter("weight", weight)
+    return module
+
+
+def without_a_parameter(module: nn.Module) -> None:
+    bias = module[0].bias.detach()
+    del module[0].bias
+    module[0].bias = bias
+
+
 def ending(numbers: int, *layers: nn.Module) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(numbers, CLASSES))
 
@@ -254,13 +276,17 @@ LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
     "a hook before": lambda: changed(lambda m: m.register_forward_pre_hook(lambda layer, read: (read[0] / 2,))),
     "a forward of its own": lambda: changed(lambda m: setattr(m[1], "forward", torch.tanh)),
     "a product of its own": lambda: changed(lambda m: setattr(m[0], "_conv_forward", lambda x, w, b: x)),
+    "a bias before the weight": turned_round,
+    "one parameter more": lambda: changed(lambda m: m[0].register_parameter("scale", nn.Parameter(torch.ones(1)))),
+    "a bias that is none": lambda: changed(without_a_parameter),
+    "pruned": lambda: changed(lambda m: prune.l1_unstructured(m[0], "weight", amount=2)),
+    "parametrised": lambda: changed(lambda m: weight_norm(m[0])),
     "another activation": lambda: ending(392, nn.Conv2d(1, 2, 3), nn.Tanh()),
     "groups": lambda: ending(288, nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, groups=2)),
     "mirrored borders": lambda: ending(512, nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect")),
     "indices of the largest": lambda: ending(98, nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, return_indices=True)),
     "another end of Flatten": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(2), nn.Linear(196, CLASSES)),
     "no convolution": lambda: nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, CLASSES)),
-    "no linear layer": lambda: nn.Sequential(nn.Conv2d(1, CLASSES, 16), nn.Flatten()),
     "nothing": nn.Sequential,
     "no Sequential": lambda: nn.Conv2d(1, 2, 3),
 }
@@ -269,24 +295,45 @@ LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("look_alike", LOOK_ALIKES)
 def test_what_only_looks_like_convolutions_in_a_line_is_refused(look_alike: str) -> None:
     module = LOOK_ALIKES[look_alike]()
-    assert convolution_stack(module) is None
-    with pytest.raises(UsageError, match="grouped") as error:
+    with pytest.raises(UsageError, match="the engine grouped cannot compute this model: ") as error:
         grouped_gradients(module)
+    assert (reason := unsuited(module))
+    assert reason in str(error.value)
     assert 'engine = "threads"' in error.value.hint
     assert suggested(module, torch.device("cpu"), torch.float32, many=True) == "threads"
 
 
+def test_the_reason_is_that_of_the_model() -> None:
+    own = nn.Module()
+    reasons = {
+        "it is a Module, not a Sequential": own,
+        "layer 1 is AvgPool2d(kernel_size=2, stride=2, padding=0)": ending(98, nn.Conv2d(1, 2, 3), nn.AvgPool2d(2)),
+        "layer 1 is Conv2d(2, 2, kernel_size=(3, 3), stride=(1, 1), groups=2)": LOOK_ALIKES["groups"](),
+        "layer 0 is Sequential(": nn.Sequential(nn.Sequential(nn.Conv2d(1, 2, 3)), nn.Flatten(), nn.Linear(392, 4)),
+        "it has no Conv2d": LOOK_ALIKES["no convolution"](),
+        "it has no Flatten()": nn.Sequential(nn.Conv2d(1, 2, 3)),
+        "a layer of it has a hook": LOOK_ALIKES["a hook"](),
+    }
+    for reason, module in reasons.items():
+        assert (unsuited(module) or "").startswith(reason)
+
+
+def test_a_config_can_name_every_engine() -> None:
+    named = set(get_args(get_type_hints(RunOptions)["engine"]))
+    assert named == {"auto", *ENGINES}
+
+
 def test_models_that_it_knows() -> None:
-    plain = ending(392, nn.Conv2d(1, 2, 3)), ending(98, nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2))
+    alone = nn.Sequential(nn.Conv2d(1, CLASSES, 16), nn.Flatten())
+    plain = ending(392, nn.Conv2d(1, 2, 3)), ending(98, nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2)), alone
     for module in (*(make() for make in CONVOLUTIONS.values()), *plain):
-        assert convolution_stack(module) == [*module.children()]
-        assert convolution_stack(copy.deepcopy(module)) is not None
+        assert unsuited(module) is unsuited(copy.deepcopy(module)) is None
 
 
 def test_a_config_with_another_model_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     tables = config(run={"engine": "grouped"}, solver={"use": "sgd", "momentum": 0.9})
     for model in ("linear", "mlp"):
-        with pytest.raises(UsageError, match="grouped does not know this model"):
+        with pytest.raises(UsageError, match="grouped cannot compute this model: it has no Conv2d"):
             train_run(tables | {"model": {"use": model}}, tmp_path / "run", secret=bytes(32))
     assert not list(tmp_path.iterdir())
     with pytest.raises(UsageError, match="grouped"):
@@ -306,12 +353,15 @@ def test_where_it_is_suggested() -> None:
 
 def test_larger_models_go_in_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three participations are two chunks of two, and one of four."""
-    sizes = list[int]()
+    problem, found = make_task("cnn"), list[int]()
+    vectors, batches = make_vectors(problem, 1), make_batches(1, ragged=False)
     for limit in (100_000, 1):
-        monkeypatch.setattr("fuaudit.training.engines.grouped.SMALL", limit)
-        (maker := Grouped(1)).advance(make_task("cnn"), make_vectors(make_task("cnn"), 1), make_batches(1), STEP)
-        sizes += maker._makers
-    assert sizes == [4, 2]
+        monkeypatch.setattr("fuaudit.training.engines.grouped.FOUR_UP_TO", limit)
+        maker = Grouped(1)
+        maker.advance(problem, vectors, batches, STEP)
+        found.append(len(maker._stacked._idle[0]._kept["parameter 0.weight"]))
+        assert gap(maker, Reference(), problem, batches) <= TOLERANCE
+    assert found == [4, 2]
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -333,3 +383,24 @@ def test_the_model_of_the_run_is_read_and_left_as_it_is(task: Task) -> None:
     assert all(map(torch.equal, before, problem.module.parameters()))
     assert all(parameter.grad is None for parameter in problem.module.parameters())
     assert gap(Threads(2), Reference(), problem, make_batches(3)) == 0
+
+
+def images(rows: int) -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(rows)
+    return torch.rand(rows, 1, 12, 12, generator=draws), torch.arange(rows) % 3
+
+
+@pytest.mark.parametrize(("method", "verdict"), [("fats", Verdict.PASS), ("noop", Verdict.FAIL)])
+def test_a_run_of_this_engine_is_audited_as_others_are(method: str, verdict: Verdict, tmp_path: Path) -> None:
+    rows = Dataset(*images(120), *images(9), 3)
+    learner = {"use": "fats", "rounds": 3, "cohort": 3, "steps": 2, "batch": 4, "step_size": 0.1}
+    model = {"use": "cnn", "channels": [3], "hidden": 4}
+    tables = config(model=model, learner=learner, run={"engine": "grouped"})
+    parent = train_run(tables, tmp_path / "run", data=rows, secret=bytes(32))
+    client = next(client for client in parent.members if client in parent.plan.cohort(2))
+    child = unlearn(parent, method, Request.of(clients=[client]), tmp_path / "child", data=rows)
+    assert child.info["engine"] == "grouped"
+    found = verify(child, key=bytes(32), data=rows, budget=0, save=False).findings
+    verdicts = {finding.audit: finding.verdict for finding in found}
+    assert verdicts["replay"] == verdict
+    assert verdicts["stress"] == verdict

@@ -13,7 +13,7 @@ from tests_support import config
 
 from fuaudit import registry
 from fuaudit.audits.sides import Parted, Side, parted
-from fuaudit.audits.stress import stepping, workspace
+from fuaudit.audits.stress import stepping
 from fuaudit.config import resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import Iid, partition
@@ -218,19 +218,3 @@ def test_a_model_of_another_package_is_asked_for_both_sides(monkeypatch):
     entry = replace(registry.find("models", "linear"), distribution="a-stranger")
     monkeypatch.setattr(registry, "find", lambda kind, name: entry)
     assert stepping(ready) is ready.engine
-
-
-def test_both_sides_of_convolutions_step_in_one_copy_that_lies_otherwise(monkeypatch):
-    """Channels of a pixel side by side are faster on a CPU; the model of the run stays as it is."""
-    pixels = Dataset(torch.ones(60, 1, 28, 28), torch.arange(60) % 3, torch.ones(6, 1, 28, 28), torch.arange(6) % 3, 3)
-    tables = config(model={"use": "cnn"}, learner=LEARNER | {"rounds": 2}, partition={"use": "iid", "clients": 6})
-    ready = setup(resolve(tables), pixels)
-    own, copied = ready.procedure.module, workspace(ready)
-    kernels = [[one.weight for one in module.modules() if hasattr(one, "kernel_size") and hasattr(one, "weight")]
-               for module in (own, copied)]  # fmt: skip
-    assert [one.is_contiguous(memory_format=torch.channels_last) for one in kernels[1][1:]] == [True]
-    assert [one.is_contiguous() for one in kernels[0]] == [True, True]
-    assert not {one.data_ptr() for one in own.parameters()} & {one.data_ptr() for one in copied.parameters()}
-    entry = replace(registry.find("models", "cnn"), distribution="a-stranger")
-    monkeypatch.setattr(registry, "find", lambda kind, name: entry)
-    assert workspace(ready) is own

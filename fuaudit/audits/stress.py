@@ -11,7 +11,6 @@ stand in for these: the question is what a method keeps, and clients, sizes and 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,7 +18,6 @@ from math import isfinite
 from typing import ClassVar
 
 import torch
-from torch import nn
 
 from fuaudit import registry
 from fuaudit.audits.sides import Parted, Side, parted
@@ -264,11 +262,7 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
     ready, gone, law = case.rerun.ready, _gone(case, step), case.run.plan.law
     counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
     given = _on_stand_ins(case, gone) if gone else ready
-    module = workspace(ready)
-    full, retained = (
-        Side(population, replace(given.client_problem(population), module=module))
-        for population in (step.before, step.after)
-    )
+    full, retained = (Side(population, given.client_problem(population)) for population in (step.before, step.after))
     executed, rounds = [plan for plan, _ in plans], [kept for _, kept in plans]
     ends = parted(ready.procedure, full, retained, executed, rounds, stepping(ready))
     return [
@@ -287,25 +281,13 @@ def _tried(case: Case, step: Step, plans: Sequence[tuple[Plan, int]]) -> list[_T
 def stepping(ready: Setup) -> Engine:
     """What takes the local steps of both sides: each once where they are given equal bits.
 
-    Any engine will do, as long as both sides have the same: plans of small models go abreast in one that is made for
-    many. A model of another package may keep something from call to call, so it is asked for both sides.
+    Any engine will do, as long as both sides have the same: it is that of many runs, or the run's own where no other is
+    faster for many. A model of another package may keep something from call to call, so it is asked for both sides.
     """
     if not registry.find("models", ready.config.model["use"]).own:
         return ready.engine
     name = ready.engine_of_many
     return SharedSteps(ready.engine if name == "threads" else engine(name))
-
-
-def workspace(ready: Setup) -> nn.Module:
-    """What the local steps of both sides are taken in.
-
-    On a CPU convolutions are faster where the channels of a pixel lie side by side. They round otherwise than those of
-    training, and alike on both sides. A model of another package is left as it is.
-    """
-    module = ready.procedure.module
-    if ready.device.type != "cpu" or not registry.find("models", ready.config.model["use"]).own:
-        return module
-    return copy.deepcopy(module).to(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True)

@@ -585,6 +585,7 @@ def describe(
         f"{run.path}: {what}",
         f"  kind          {document['kind']}, {counted(run.rounds_executed, 'round')} of "
         f"{law.rounds}{', pruned' * run.pruned}",
+        f"  engine        {document['engine']} on {run.info['device']}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
         f"  ledger head   {run.ledger.head}",

@@ -193,9 +193,9 @@ def linear_stack(module: nn.Module) -> list[nn.Linear] | None:
 
     Such modules have a hand-written training step in the batched engine, which never calls them.
     """
-    flatten, *layers = _in_line(module) or [module]
+    flatten, *layers = plain_layers(module) or [module]
     linears, activations = layers[::2], layers[1::2]
-    if not _flattens(flatten) or len(linears) != len(activations) + 1:
+    if not flattens(flatten) or len(linears) != len(activations) + 1:
         return None
     if any(type(x) is not nn.Linear or x.bias is None for x in linears) or any(
         type(x) is not nn.ReLU for x in activations
@@ -204,41 +204,31 @@ def linear_stack(module: nn.Module) -> list[nn.Linear] | None:
     return [x for x in linears if isinstance(x, nn.Linear)]
 
 
-def convolution_stack(module: nn.Module) -> list[nn.Module] | None:
-    """The layers of a module that is Conv2d, ReLU and MaxPool2d in a line, then Flatten, then Linear layers and ReLU.
-
-    There is at least one of each that has parameters; None for all other modules. The grouped engine computes such a
-    module and never calls it.
-    """
-    layers = _in_line(module) or []
-    at = next((at for at, layer in enumerate(layers) if _flattens(layer)), 0)
-    images, numbers = layers[:at], layers[at + 1 :]
-    plain = all(map(_of_images, images)) and all(type(layer) in (nn.Linear, nn.ReLU) for layer in numbers)
-    found = {type(layer) for layer in layers}
-    return layers if plain and {nn.Conv2d, nn.Linear} <= found else None
-
-
-def _in_line(module: nn.Module) -> list[nn.Module] | None:
+def plain_layers(module: nn.Module) -> list[nn.Module] | None:
     """The layers of a Sequential, each of which computes what its class says; None for all other modules.
 
-    Who has the layers computes them without calling the module. So nothing that changes what they compute may pass: no
-    subclass of Sequential, hook, or parameter that two layers share. Classes of layers are for the caller to look at.
+    An engine may compute these layers by itself and never call the module. So nothing that changes what they compute
+    may pass: no subclass of Sequential, no hook, no method of a layer's own, and no parameters but the weight and the
+    bias of Linear and Conv2d, none of them shared. What class a layer is of is for the caller to look at.
     """
-    if type(module) is not nn.Sequential or any(
-        vars(layer).get(change) for layer in module.modules() for change in _CHANGES
-    ):
+    if type(module) is not nn.Sequential or _is_changed(module):
         return None
     layers = list(module)
-    own = sum(len(list(layer.parameters())) for layer in layers)
-    return layers if len(list(module.parameters())) == own else None
+    shared = len(list(module.parameters())) != sum(len(list(layer.parameters())) for layer in layers)
+    return None if shared or any(_is_changed(layer) or not _has_usual_parameters(layer) for layer in layers) else layers
 
 
-def _flattens(layer: nn.Module) -> bool:
+def flattens(layer: nn.Module) -> bool:
+    """Whether a layer makes one row of numbers of each sample."""
     return type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
 
 
-def _of_images(layer: nn.Module) -> bool:
-    """Whether a layer is one of images that the grouped engine knows."""
-    if type(layer) is nn.Conv2d:
-        return layer.groups == 1 and layer.padding_mode == "zeros"
-    return type(layer) is nn.ReLU or (type(layer) is nn.MaxPool2d and not layer.return_indices)
+def _is_changed(layer: nn.Module) -> bool:
+    return any(vars(layer).get(change) for change in _CHANGES)
+
+
+def _has_usual_parameters(layer: nn.Module) -> bool:
+    usual = list[str]()
+    if type(layer) in (nn.Linear, nn.Conv2d):
+        usual = ["weight"] if layer.bias is None else ["weight", "bias"]
+    return [name for name, _ in layer.named_parameters()] == usual

@@ -32,7 +32,7 @@ from fuaudit.verification.case import Case
 
 
 def runs_abreast(case: Case) -> int:
-    """How many runs fill a chunk of the engine; 1 where it takes participations one by one, or nobody knows.
+    """How many runs fill a chunk of the engine; 1 where its chunks are short, or nobody knows.
 
     Laws that do not say how many take part may have room for many who do not.
     """
@@ -41,7 +41,7 @@ def runs_abreast(case: Case) -> int:
 
 
 def _lanes(ready: Setup) -> int:
-    """How many participations the engine of repeated runs computes at once, where it wants as many as there can be."""
+    """How many participations the engine of repeated runs computes at once, if it is `batched`; others take few."""
     if ready.engine_of_many != "batched":
         return 1
     return stack_size_of(ready.procedure.module, ready.procedure.layout.dimension, ready.device)

@@ -125,7 +125,6 @@ class Pairs:
             "measured": self.measuring.told,
             "read": list(self.read),
             "abreast": self.size,
-            "engine": ready.engine_of_many,
             "versions": versions(ready.device.type),
             "unlearner": unlearner_record(registry.find("unlearners", name), case.evidence.unlearner),
             "code": digest_of_code([model.__module__, *(type(plugin).__module__ for plugin in plugins)]),

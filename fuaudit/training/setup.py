@@ -22,8 +22,7 @@ from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population, Request
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.tried_laws import require_own_name
-from fuaudit.training.engines import Engine, engine, suggested
-from fuaudit.training.engines.grouped import layers_in_line
+from fuaudit.training.engines import Engine, engine, require_computed, suggested
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.execute import Procedure, StepSizes, client_problem, require_normal
@@ -213,7 +212,6 @@ def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 
         module, exchange_of(config), step_sizes, solver, config.scaling, dtype, says(learner.law, "divisor")
     )
     name = suggested(module, device, dtype, many=False) if config.run.engine == "auto" else config.run.engine
-    if name == "grouped":
-        layers_in_line(module)  # refused here, and not in the first round
+    require_computed(name, module)  # refused here, and not in the first round
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
     return Setup(chosen, dataset, learner, procedure, engine(name), device)

@@ -12,7 +12,7 @@ from fuaudit.errors import UsageError, nearest
 from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.compiled import Compiled
-from fuaudit.training.engines.grouped import Grouped, gains
+from fuaudit.training.engines.grouped import Grouped, is_faster, require_suited
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
@@ -39,16 +39,21 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def suggested(module: nn.Module, device: torch.device, dtype: torch.dtype, many: bool) -> str:
-    """The engine that measurements favour for a model in a dtype: ``threads`` for one run on a CPU.
+def require_computed(name: str, module: nn.Module) -> None:
+    """Raises UsageError where an engine, by its name, cannot compute a module."""
+    if name == "grouped":
+        require_suited(module)
 
-    ``many``: whether many runs are executed together, and none is compared with one of another engine.
+
+def suggested(module: nn.Module, device: torch.device, dtype: torch.dtype, many: bool) -> str:
+    """The engine of ``auto``, or that of ``many`` runs executed together, whose bits need not be those of a run.
+
+    On a CPU one run has ``threads``, for the bits of the reference. Many have what measurements favour: ``batched`` for
+    linear layers, ``grouped`` for small convolutions in a line, and ``threads`` for all else. A GPU has ``batched``.
     """
-    if device.type != "cpu":
+    if device.type != "cpu" or (many and linear_stack(module)):
         return "batched"
-    if many and linear_stack(module):
-        return "batched"
-    return "grouped" if many and gains(module, dtype) else "threads"
+    return "grouped" if many and is_faster(module, dtype) else "threads"
 
 
 __all__ = ["ENGINES", "ClientProblem", "Engine", "engine", "suggested"]

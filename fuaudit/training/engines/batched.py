@@ -1,4 +1,4 @@
-"""Many participations at once as stacked weights: best for small models, for many runs, and for GPUs.
+"""Many participations at once as stacked weights: best for many runs of linear layers, and for GPUs.
 
 Stacks of linear layers have a hand-written step of batched matrix products; every other model goes through
 ``torch.func``. Participations of all runs and places stand in one row, which is cut into chunks of one length, the
@@ -253,7 +253,7 @@ def stack_size_of(module: nn.Module, parameters: int, device: torch.device) -> i
     """Participations a chunk by default: a power of two, from 2 on, by the number of parameters.
 
     On a CPU stacked weights should stay in a cache, and operations be long enough for two threads not to wait for
-    the interpreter: 2.5 MB in float32, and less for convolutions, which are busy with one participation.
+    the interpreter: 2.5 MB in float32, and less for convolutions, which are busy with few participations.
     """
     if device.type != "cpu":
         numbers, most = 2**24, 1024  # not measured
@@ -266,7 +266,7 @@ def stack_size_of(module: nn.Module, parameters: int, device: torch.device) -> i
 class Batched:
     """Chunks of ``stack_size`` participations: over ``workers`` threads on a CPU, one by one on a GPU.
 
-    ``stack_size`` defaults to :func:`suitable_stack_size`. It shapes every product, so compare bits only under one
+    ``stack_size`` defaults to what is ``suitable``. It shapes every product, so compare bits only under one
     value.
     """
 
@@ -274,13 +274,14 @@ class Batched:
     stack_size: int | None = None
     name: str = "batched"
     gradients_of: Callable[[nn.Module], Gradients] = field(default=_own_gradients, repr=False, compare=False)
+    suitable: Callable[[ClientProblem], int] = field(default=suitable_stack_size, repr=False, compare=False)
     _idle: list[Buffers] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         runs, places = batches.shape[:2]
-        stack_size = self.stack_size or suitable_stack_size(problem)
+        stack_size = self.stack_size or self.suitable(problem)
         rows = batches.flatten(0, 1)
         kept = (steps.drift, steps.velocity, steps.noise)
         drift, velocity, noise = (None if t is None else t.flatten(0, 1) for t in kept)

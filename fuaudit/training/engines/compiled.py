@@ -1,4 +1,4 @@
-"""The batched engine with gradients compiled by torch for this machine: for convolutions, where it can be.
+"""The batched engine with gradients compiled by torch for this machine: for convolutions, where there is a compiler.
 
 Compiling fuses what lies between convolutions and takes the interpreter out of a step. It needs a C++ compiler on a
 CPU (Triton on a GPU) and some seconds for each model and size of a batch, so nobody gets it unasked. A loop that a

@@ -2,59 +2,87 @@
 
 A small convolution leaves most of a processor's width unused. In one call with as many groups as participations, the
 channels of all of them lie side by side in a pixel, and fill it. Torch.func makes such calls too, with the channels of
-a pixel far apart, which costs more than it gains. It is for models of :func:`~fuaudit.models.layout.convolution_stack`.
+a pixel far apart, which costs more than it gains.
+
+The engine takes models whose layers stand in a line: Conv2d, ReLU and MaxPool2d, then Flatten, then Linear and ReLU. It
+computes these layers by itself and never calls the model, so it refuses every other one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, cross_entropy, max_pool2d, relu
 
 from fuaudit.errors import UsageError
-from fuaudit.models.layout import convolution_stack
+from fuaudit.models.layout import flattens, plain_layers
 from fuaudit.training.engines.batched import Batched, Gradients
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.solvers import Outcome, Steps
 
-SMALL = 100_000
+FOUR_UP_TO = 100_000
 """Parameters of a model of which four participations go into a call; of larger ones two."""
 
-LARGE = 500_000
+NONE_BEYOND = 500_000
 """Parameters of a model that is faster one by one (docs/results/engines.md)."""
 
 
-def gains(module: nn.Module, dtype: torch.dtype) -> bool:
+def is_faster(module: nn.Module, dtype: torch.dtype) -> bool:
     """Whether this engine is faster on a CPU than participations one by one.
 
     Not in float64, for which torch has no such call and takes groups one after the other.
     """
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    return dtype == torch.float32 and parameters <= LARGE and convolution_stack(module) is not None
+    return dtype == torch.float32 and parameters <= NONE_BEYOND and unsuited(module) is None
 
 
-def layers_in_line(module: nn.Module) -> list[nn.Module]:
-    """The layers of a model of convolutions in a line. UsageError for another model."""
-    layers = convolution_stack(module)
-    if layers is None:
+def unsuited(module: nn.Module) -> str | None:
+    """Why the engine cannot compute a module, in words; None where it can."""
+    if type(module) is not nn.Sequential:
+        return f"it is a {type(module).__name__}, not a Sequential"
+    layers = list(module)
+    flat = next((at for at, layer in enumerate(layers) if flattens(layer)), len(layers))
+    for at, layer in enumerate(layers):
+        known = _is_of_images(layer) if at < flat else at == flat or type(layer) in (nn.Linear, nn.ReLU)
+        if not known:
+            return f"layer {at} is {str(layer).splitlines()[0]}"
+    if flat == len(layers):
+        return "it has no Flatten()"
+    if not any(type(layer) is nn.Conv2d for layer in layers):
+        return "it has no Conv2d"
+    if plain_layers(module) is None:
+        return "a layer of it has a hook, or a method or parameters that are not of its class, or shares parameters"
+    return None
+
+
+def _is_of_images(layer: nn.Module) -> bool:
+    if type(layer) is nn.Conv2d:
+        return layer.groups == 1 and layer.padding_mode == "zeros"
+    return type(layer) is nn.ReLU or (type(layer) is nn.MaxPool2d and not layer.return_indices)
+
+
+def require_suited(module: nn.Module) -> None:
+    """Raises UsageError, with the reason, where the engine cannot compute a module."""
+    if reason := unsuited(module):
         raise UsageError(
-            "the engine grouped does not know this model: it wants a Sequential of Conv2d, ReLU and MaxPool2d, then "
-            "Flatten, then Linear and ReLU",
-            'Take another engine, such as engine = "threads".',
+            f"the engine grouped cannot compute this model: {reason}",
+            "It takes a Sequential of Conv2d (one group, zeros around), ReLU and MaxPool2d, then Flatten, then Linear "
+            'and ReLU. Take another engine, such as engine = "threads".',
         )
-    return layers
 
 
 def grouped_gradients(module: nn.Module) -> Gradients:
     """The gradients of a model of convolutions in a line, which is never called. UsageError for another model."""
-    layers = layers_in_line(module)
+    require_suited(module)
+    layers = dict(module.named_children())
 
     def gradients(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor, rates: Tensor) -> dict[str, Tensor]:
         own = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         with torch.enable_grad():
-            logits = _logits(layers, list(own.values()), inputs)
+            logits = _logits(layers, own, inputs)
             losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
             # one sum over all participations: nothing in it knows two of them, so each has its own gradient
             found = torch.autograd.grad((losses.view_as(rates) * rates).sum(), list(own.values()))
@@ -63,31 +91,31 @@ def grouped_gradients(module: nn.Module) -> Gradients:
     return gradients
 
 
-def _logits(layers: list[nn.Module], parameters: list[Tensor], inputs: Tensor) -> Tensor:
-    """``(c, B, classes)`` from inputs ``(c, B, channels, h, w)`` and parameters ``(c, *shape)`` in the model's order.
+def _logits(layers: dict[str, nn.Module], parameters: dict[str, Tensor], inputs: Tensor) -> Tensor:
+    """``(c, B, classes)`` from inputs ``(c, B, channels, h, w)`` and parameters ``(c, *shape)``.
 
     Images are ``(B, c * channels, h, w)`` on the way, numbers ``(c, B, features)``.
     """
     count, size = inputs.shape[:2]
-    remaining = iter(parameters)
     flowing = _side_by_side(inputs.transpose(0, 1).flatten(1, 2))
-    for layer in layers:
-        match layer:
-            case nn.Conv2d():
-                weight = _side_by_side(next(remaining).flatten(0, 1))
-                bias = None if layer.bias is None else next(remaining).flatten()
-                flowing = conv2d(flowing, weight, bias, layer.stride, layer.padding, layer.dilation, groups=count)
-            case nn.MaxPool2d():
+    for name, layer in layers.items():
+        weight, bias = (parameters.get(f"{name}.{part}") for part in ("weight", "bias"))
+        match layer, weight:
+            case nn.Conv2d(), Tensor():
+                kernels, shifts = _side_by_side(weight.flatten(0, 1)), None if bias is None else bias.flatten()
+                flowing = conv2d(flowing, kernels, shifts, layer.stride, layer.padding, layer.dilation, groups=count)
+            case nn.MaxPool2d(), None:
                 window = layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode
                 flowing = max_pool2d(flowing, *window)
-            case nn.ReLU():
+            case nn.ReLU(), None:
                 flowing = relu(flowing)
-            case nn.Flatten():
+            case nn.Flatten(), None:
                 flowing = flowing.reshape(size, count, -1).transpose(0, 1)
-            case nn.Linear():
-                weight = next(remaining).mT
-                bias = None if layer.bias is None else next(remaining).unsqueeze(1)
-                flowing = torch.bmm(flowing, weight) if bias is None else torch.baddbmm(bias, flowing, weight)
+            case nn.Linear(), Tensor():
+                across = weight.mT
+                flowing = flowing @ across if bias is None else torch.baddbmm(bias.unsqueeze(1), flowing, across)
+            case _:
+                raise AssertionError(f"nobody computes {layer}")
     return flowing
 
 
@@ -96,33 +124,38 @@ def _side_by_side(images: Tensor) -> Tensor:
     return images.contiguous(memory_format=torch.channels_last)
 
 
+def _stack_size(problem: ClientProblem) -> int:
+    return 4 if problem.layout.dimension <= FOUR_UP_TO else 2
+
+
 @dataclass(frozen=True)
 class Grouped:
-    """As the batched engine, in chunks of four participations, or of two of models of over :data:`SMALL` parameters.
+    """As the batched engine, in chunks of four participations, or of two of a model over :data:`FOUR_UP_TO`.
 
-    ``stack_size`` is another length. It shapes every call, so compare bits only under one value.
+    ``stack_size`` sets the length of a chunk. It shapes every call, so compare bits only under one value.
     """
 
     workers: int
     stack_size: int | None = None
     name: str = "grouped"
-    # with the memory that they keep from round to round
-    _makers: dict[int, Batched] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _stacked(self) -> Batched:
+        """With the memory that its workers keep from round to round."""
+        return Batched(self.workers, self.stack_size, gradients_of=grouped_gradients, suitable=_stack_size)
 
     def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
-        """See :class:`~fuaudit.training.engines.protocol.Engine`. UsageError for a model that is not of its kind."""
-        layers_in_line(problem.module)
-        stack_size = self.stack_size or (4 if problem.layout.dimension <= SMALL else 2)
-        maker = self._makers.setdefault(stack_size, Batched(self.workers, stack_size, gradients_of=grouped_gradients))
+        """See :class:`~fuaudit.training.engines.protocol.Engine`. UsageError for a model that it cannot compute."""
+        require_suited(problem.module)
         taking = (batches >= 0).flatten(2).any(dim=2)
         if steps.noise is not None or bool(taking.all()):
-            return maker.advance(problem, vectors, batches, steps)
+            return self._stacked.advance(problem, vectors, batches, steps)
         # who takes no step would be computed as long as the others
         runs, places = taking.nonzero(as_tuple=True)
         result = _unmoved(vectors, batches, steps)
         if len(runs):
             some = replace(steps, drift=_some(steps.drift, taking), velocity=_some(steps.velocity, taking))
-            found = maker.advance(problem, vectors[runs], batches[taking].unsqueeze(1), some)
+            found = self._stacked.advance(problem, vectors[runs], batches[taking].unsqueeze(1), some)
             result.updates[runs, places] = found.updates[:, 0]
             if result.velocity is not None and found.velocity is not None:
                 result.velocity[runs, places] = found.velocity[:, 0]

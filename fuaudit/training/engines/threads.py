@@ -1,4 +1,4 @@
-"""The plain loop spread over threads, one torch thread each: bit-equal to the reference, best for CNNs on a CPU.
+"""The plain loop spread over threads, one torch thread each: bit-equal to the reference, best for one run on a CPU.
 
 Torch releases the interpreter inside its operations, so participations run side by side; each writes its own
 row, so the result does not depend on who finishes first.
