@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -366,6 +367,31 @@ def test_empty_batches_leave_the_model_exactly_as_it_is(model: str, maker: Engin
     assert torch.equal(
         maker.advance(problem, vectors, padded, STEP).updates, maker.advance(problem, vectors, steps, STEP).updates
     )
+
+
+OVERFLOWING = [*product(("threads", "batched"), ("linear", "mlp", "deep mlp", "cnn")), ("grouped", "cnn")]
+
+
+@pytest.mark.parametrize(("name", "model"), OVERFLOWING)
+@pytest.mark.parametrize("size", [1e18, 1e22, 1e28, 1e30])
+def test_models_that_overflow_are_those_of_the_reference(model: str, size: float, name: str) -> None:
+    """Empty batches and unused slots read zeros, of which a large model can make infinities; a rate of 0 keeps them."""
+    problem, overflows = make_task(model, torch.float32), 0
+    batches = torch.full((6, 2, 3, 5), -1)
+    batches[:, 0, 0, :2] = torch.arange(12).view(6, 2)  # one step, then none
+    batches[:, 1, 1:, 0] = torch.arange(12, 24).view(6, 2)  # none, then two, with one row of five
+    batches[0, 1] = torch.arange(24, 39).view(3, 5)
+    vectors = make_vectors(problem, 6)
+    for steps in (Steps(size), Steps(size, momentum=0.5), Steps(size, proximal=0.1), Steps(size, clip=1.0, divisor=2)):
+        expected = Reference().advance(problem, vectors, batches, steps).updates
+        found = engine(name, 1).advance(problem, vectors, batches, steps).updates
+        assert torch.equal(found.isfinite().all(dim=2), expected.isfinite().all(dim=2))
+        overflows += int((~expected.isfinite()).any(dim=2).sum())
+        still = Reference().advance(problem, vectors, batches[:, :, :1], steps).updates[:, 0]
+        alone = engine(name, 1).advance(problem, vectors, batches[:, :, :1], steps).updates[:, 0]
+        assert torch.equal(found[:, 0], alone)  # the steps that are none leave all bits
+        assert torch.equal(expected[:, 0], still)
+    assert overflows or size < 1e28
 
 
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])

@@ -37,7 +37,7 @@ from fuaudit.config import RunOptions
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.models.convolutional import Cnn, LeNet5, MimicCnn, Vgg11
-from fuaudit.models.layout import Layout
+from fuaudit.models.layout import Layout, linear_stack
 from fuaudit.plans import Request
 from fuaudit.training.engines import ENGINES, ClientProblem, engine, suggested
 from fuaudit.training.engines.grouped import Grouped, grouped_gradients, unsuited
@@ -50,22 +50,28 @@ NAN = float("nan")
 
 
 def strided() -> nn.Module:
-    """Without biases, with strides, holes and borders, in a height that is not the width."""
+    """Without biases, with strides and borders, in a height that is not the width."""
     return nn.Sequential(
-        nn.Conv2d(1, 3, (3, 5), stride=(1, 2), padding=(2, 1), dilation=(2, 1), bias=False),
+        nn.Conv2d(1, 3, (3, 5), stride=(1, 2), padding=(1, 2), bias=False),
         nn.ReLU(inplace=True),
         nn.Conv2d(3, 4, 3, padding="same"),
         nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
         nn.Flatten(),
-        nn.Linear(4 * 9 * 4, 5, bias=False),
+        nn.Linear(4 * 9 * 5, 5, bias=False),
         nn.ReLU(),
         nn.Linear(5, CLASSES),
     )
 
 
+def bordered() -> nn.Module:
+    """As LeNet-5, with narrower layers."""
+    images = (nn.Conv2d(1, 3, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 5, padding=2), nn.ReLU())
+    return nn.Sequential(*images, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 7), nn.ReLU(), nn.Linear(7, CLASSES))
+
+
 CONVOLUTIONS: dict[str, Callable[[], nn.Module]] = {
     "cnn": MODELS["cnn"],
-    "lenet-5": lambda: LeNet5().build(SHAPE, CLASSES),
+    "bordered": bordered,
     "strided": strided,
     "one layer": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(392, CLASSES)),
 }
@@ -232,6 +238,10 @@ class Halved(nn.Conv2d):
         return super().forward(inputs) / 2
 
 
+class Doubled(nn.Parameter):
+    """Any class of parameters may compute something else."""
+
+
 class Negated(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = super().forward(inputs)
@@ -279,10 +289,18 @@ LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
     "a bias before the weight": turned_round,
     "one parameter more": lambda: changed(lambda m: m[0].register_parameter("scale", nn.Parameter(torch.ones(1)))),
     "a bias that is none": lambda: changed(without_a_parameter),
+    "a bias that hides one": lambda: changed(lambda m: vars(m[0]).update(bias=torch.zeros(4))),
+    "parameters in one memory": lambda: changed(lambda m: setattr(m[9], "bias", nn.Parameter(m[7].bias.data[:4]))),
+    "parameters of another class": lambda: changed(lambda m: setattr(m[0], "bias", Doubled(m[0].bias.data))),
+    "a call of its own": lambda: changed(lambda m: setattr(m[1], "_call_impl", torch.tanh)),
+    "a compiled call": lambda: changed(lambda m: setattr(m[1], "_compiled_call_impl", torch.tanh)),
     "pruned": lambda: changed(lambda m: prune.l1_unstructured(m[0], "weight", amount=2)),
     "parametrised": lambda: changed(lambda m: weight_norm(m[0])),
     "another activation": lambda: ending(392, nn.Conv2d(1, 2, 3), nn.Tanh()),
     "groups": lambda: ending(288, nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, groups=2)),
+    "holes": lambda: ending(288, nn.Conv2d(1, 2, 3, dilation=2)),
+    "a pooling with holes": lambda: ending(288, nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, stride=1, dilation=2)),
+    "borders wider than half a window": lambda: ending(648, nn.Conv2d(1, 2, 3, padding=2)),
     "mirrored borders": lambda: ending(512, nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect")),
     "indices of the largest": lambda: ending(98, nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, return_indices=True)),
     "another end of Flatten": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(2), nn.Linear(196, CLASSES)),
@@ -301,6 +319,26 @@ def test_what_only_looks_like_convolutions_in_a_line_is_refused(look_alike: str)
     assert reason in str(error.value)
     assert 'engine = "threads"' in error.value.hint
     assert suggested(module, torch.device("cpu"), torch.float32, many=True) == "threads"
+
+
+def test_hooks_of_all_modules_are_hooks_of_each() -> None:
+    module = CONVOLUTIONS["cnn"]()
+    handle = nn.modules.module.register_module_forward_hook(lambda layer, read, out: out / 2)
+    try:
+        assert unsuited(module)
+        assert linear_stack(MODELS["mlp"]()) is None
+    finally:
+        handle.remove()
+    assert unsuited(module) is None
+
+
+def test_layers_that_were_pruned_have_their_parameters_in_another_order() -> None:
+    """What is left of a pruning is a plain layer with its bias first: torch counts parameters as they came."""
+    module, linear = CONVOLUTIONS["cnn"](), MODELS["mlp"]()
+    prune.remove(prune.l1_unstructured(module[0], "weight", amount=2), "weight")
+    prune.remove(prune.l1_unstructured(linear[1], "weight", amount=2), "weight")
+    assert unsuited(module)
+    assert linear_stack(linear) is None
 
 
 def test_the_reason_is_that_of_the_model() -> None:
@@ -368,7 +406,7 @@ def test_larger_models_go_in_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_engine_serves_all_shapes(task: Task, workers: int) -> None:
     """What it keeps from round to round is memory alone."""
     kept = Grouped(workers)
-    for model, dtype, slots in [("cnn", torch.float32, 5), ("lenet-5", torch.float64, 4), ("cnn", torch.float32, 4),
+    for model, dtype, slots in [("cnn", torch.float32, 5), ("bordered", torch.float64, 4), ("cnn", torch.float32, 4),
                                 ("cnn", torch.float64, 5), ("cnn", torch.float32, 5)]:  # fmt: skip
         problem, batches = task(model, dtype), make_batches(6, slots=slots)
         vectors = make_vectors(problem, 6)

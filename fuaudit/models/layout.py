@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from fuaudit.errors import PluginError, UsageError, line_of
 from fuaudit.models.recurrent_modules import Embedding
@@ -179,6 +180,8 @@ def require_reading(module: nn.Module, inputs: Tensor) -> None:
 
 _CHANGES = (
     "forward",
+    "_call_impl",
+    "_compiled_call_impl",
     "_conv_forward",
     "_forward_pre_hooks",
     "_forward_hooks",
@@ -209,13 +212,15 @@ def plain_layers(module: nn.Module) -> list[nn.Module] | None:
 
     An engine may compute these layers by itself and never call the module. So nothing that changes what they compute
     may pass: no subclass of Sequential, no hook, no method of a layer's own, and no parameters but the weight and the
-    bias of Linear and Conv2d, none of them shared. What class a layer is of is for the caller to look at.
+    bias of Linear and Conv2d, in that order, none of them shared. Of what class a layer is, the caller looks at.
     """
-    if type(module) is not nn.Sequential or _is_changed(module):
+    if type(module) is not nn.Sequential or _has_any_global_hook() or _is_changed(module):
         return None
     layers = list(module)
-    shared = len(list(module.parameters())) != sum(len(list(layer.parameters())) for layer in layers)
-    return None if shared or any(_is_changed(layer) or not _has_usual_parameters(layer) for layer in layers) else layers
+    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+    if len({parameter.data_ptr() for parameter in parameters}) < len(parameters):
+        return None
+    return None if any(_is_changed(layer) or not _has_usual_parameters(layer) for layer in layers) else layers
 
 
 def flattens(layer: nn.Module) -> bool:
@@ -231,4 +236,6 @@ def _has_usual_parameters(layer: nn.Module) -> bool:
     usual = list[str]()
     if type(layer) in (nn.Linear, nn.Conv2d):
         usual = ["weight"] if layer.bias is None else ["weight", "bias"]
-    return [name for name, _ in layer.named_parameters()] == usual
+    found = dict(layer.named_parameters())
+    hidden = {"weight", "bias"} & vars(layer).keys()  # found before a parameter of that name is
+    return [*found] == usual and not hidden and all(type(parameter) is nn.Parameter for parameter in found.values())

@@ -82,15 +82,18 @@ class Minibatches:
         lengths = torch.where(lengths > 0, lengths, used.shape[2])  # of an empty batch there is noise at most
         rates = used.to(next(problem.module.parameters()).dtype)  # inputs may be integers
         rates *= steps.size / (steps.divisor or lengths.to(rates))
+        if not bool(used.all()):
+            # A row of the batch stands in unused slots too: of rate 0, it is infinite only where the batch is.
+            rows = torch.where(used, rows, rows.amax(dim=2, keepdim=True))
         at = rows.clamp(min=0).flatten().to(problem.inputs.device)
         shape = problem.inputs.shape[1:]
         inputs = buffers.take("inputs", problem.inputs, (len(at), *shape))
         torch.index_select(problem.inputs, 0, at, out=inputs)
-        if not bool(used.all()):  # row 0 filled the gaps; it may be erased, that is NaN, and NaN times 0 is NaN
-            gaps = ~used.flatten().to(problem.inputs.device)
+        active = used.any(dim=2)
+        if not bool(active.all()):  # row 0 filled empty batches, which read nothing
+            gaps = ~active.unsqueeze(2).expand_as(used).flatten().to(problem.inputs.device)
             inputs.masked_fill_(gaps.view(-1, *[1] * len(shape)), 0)
         targets = problem.targets.index_select(0, at)
-        active = used.any(dim=2)
         if noise is not None:
             active = torch.ones_like(active)
             noise = noise * (steps.size / (steps.divisor or lengths.to(noise)))
@@ -143,8 +146,12 @@ def _linear_steps(
     errors.append(outputs[-1])
     forward, backward = [w.mT for w in weights], [error.mT for error in errors]
     last = len(weights) - 1
+    whole = minibatches.active.all(dim=1).tolist()
     for step, inputs in enumerate(minibatches.inputs.flatten(3).unbind()):
         rate, target = rates[step], wanted[step]
+        # what is infinite, times a rate of 0, is no number: who takes no step is put back to what it was
+        idle = None if whole[step] else minibatches.active[step].logical_not().nonzero().flatten()
+        before = [] if idle is None else [parameter.index_select(0, idle) for parameter in parameters]
         corrected = corrections.at(minibatches.active[step], parameters) if corrections else []
         below = [inputs, *outputs]
         for at, (bias, weight, output) in enumerate(zip(biases, forward, outputs, strict=True)):
@@ -164,6 +171,8 @@ def _linear_steps(
                 errors[at - 1].mul_(below[at].sign_())  # ReLU passes errors on where its output is positive
         for parameter, correction in zip(parameters, corrected, strict=False):
             parameter.sub_(correction)
+        for parameter, value in zip(parameters, before, strict=False):
+            parameter.index_copy_(0, idle, value)
 
 
 Gradients = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor], dict[str, Tensor]]
@@ -196,6 +205,7 @@ def _general_steps(problem: ClientProblem, steps: Steps, gradients: Gradients) -
         buffers: Buffers,
     ) -> None:
         named = dict(zip(problem.layout.names, parameters, strict=True))
+        whole = minibatches.active.all(dim=1).tolist()
         for step in minibatches.active.any(dim=1).nonzero().flatten().tolist():  # a step that nobody takes is none
             read, taken = (
                 (minibatches.inputs[step], minibatches.targets[step], minibatches.rates[step]),
@@ -213,14 +223,12 @@ def _general_steps(problem: ClientProblem, steps: Steps, gradients: Gradients) -
                     move + correction for move, correction in zip(moves, corrections.at(taken, parameters), strict=True)
                 ]
             for at, (parameter, move) in enumerate(zip(parameters, moves, strict=True)):
-                if velocities is None:
-                    parameter.sub_(move)
-                    continue
-                # velocities are kept times the step size
-                velocity, active = velocities[at], taken.view(-1, *[1] * (parameter.dim() - 1))
-                faster = steps.momentum * velocity + (1 - steps.dampening) * move
-                velocity.copy_(torch.where(active, faster, velocity))
-                parameter.sub_(torch.where(active, velocity, torch.zeros_like(velocity)))
+                active = taken.view(-1, *[1] * (parameter.dim() - 1))
+                if velocities is not None:  # kept times the step size
+                    faster = steps.momentum * velocities[at] + (1 - steps.dampening) * move
+                    move = velocities[at].copy_(torch.where(active, faster, velocities[at]))
+                # what is infinite, times a rate of 0, is no number, and who takes no step stays as it is
+                parameter.sub_(move if whole[step] else torch.where(active, move, torch.zeros_like(move)))
 
     return take_steps
 

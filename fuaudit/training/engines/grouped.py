@@ -59,9 +59,18 @@ def unsuited(module: nn.Module) -> str | None:
 
 
 def _is_of_images(layer: nn.Module) -> bool:
+    """Whether a layer of images is one that is computed.
+
+    Not with holes, nor with borders of more than half of a window: in such a call torch can read beyond the images,
+    and write beyond them behind a pooling.
+    """
     if type(layer) is nn.Conv2d:
-        return layer.groups == 1 and layer.padding_mode == "zeros"
-    return type(layer) is nn.ReLU or (type(layer) is nn.MaxPool2d and not layer.return_indices)
+        border = (0, 0) if isinstance(layer.padding, str) else layer.padding
+        narrow = all(2 * wide <= size for wide, size in zip(border, layer.kernel_size, strict=True))
+        return layer.groups == 1 and layer.padding_mode == "zeros" and layer.dilation == (1, 1) and narrow
+    if type(layer) is nn.MaxPool2d:
+        return layer.dilation in (1, (1, 1)) and not layer.return_indices
+    return type(layer) is nn.ReLU
 
 
 def require_suited(module: nn.Module) -> None:
@@ -69,8 +78,8 @@ def require_suited(module: nn.Module) -> None:
     if reason := unsuited(module):
         raise UsageError(
             f"the engine grouped cannot compute this model: {reason}",
-            "It takes a Sequential of Conv2d (one group, zeros around), ReLU and MaxPool2d, then Flatten, then Linear "
-            'and ReLU. Take another engine, such as engine = "threads".',
+            "It takes a Sequential of Conv2d (one group, no dilation, borders of zeros of half a window at most), ReLU "
+            'and MaxPool2d, then Flatten, then Linear and ReLU. Take another engine, such as engine = "threads".',
         )
 
 
@@ -103,10 +112,10 @@ def _logits(layers: dict[str, nn.Module], parameters: dict[str, Tensor], inputs:
         match layer, weight:
             case nn.Conv2d(), Tensor():
                 kernels, shifts = _side_by_side(weight.flatten(0, 1)), None if bias is None else bias.flatten()
-                flowing = conv2d(flowing, kernels, shifts, layer.stride, layer.padding, layer.dilation, groups=count)
+                flowing = conv2d(flowing, kernels, shifts, layer.stride, layer.padding, groups=count)
             case nn.MaxPool2d(), None:
-                window = layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode
-                flowing = max_pool2d(flowing, *window)
+                window = layer.kernel_size, layer.stride, layer.padding
+                flowing = max_pool2d(flowing, *window, ceil_mode=layer.ceil_mode)
             case nn.ReLU(), None:
                 flowing = relu(flowing)
             case nn.Flatten(), None:
