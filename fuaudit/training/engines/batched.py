@@ -151,7 +151,7 @@ def _linear_steps(
         rate, target = rates[step], wanted[step]
         # what is infinite, times a rate of 0, is no number: who takes no step is put back to what it was
         idle = None if whole[step] else minibatches.active[step].logical_not().nonzero().flatten()
-        before = [] if idle is None else [parameter.index_select(0, idle) for parameter in parameters]
+        stay = [] if idle is None else [(parameter, parameter.index_select(0, idle)) for parameter in parameters]
         corrected = corrections.at(minibatches.active[step], parameters) if corrections else []
         below = [inputs, *outputs]
         for at, (bias, weight, output) in enumerate(zip(biases, forward, outputs, strict=True)):
@@ -171,8 +171,8 @@ def _linear_steps(
                 errors[at - 1].mul_(below[at].sign_())  # ReLU passes errors on where its output is positive
         for parameter, correction in zip(parameters, corrected, strict=False):
             parameter.sub_(correction)
-        for parameter, value in zip(parameters, before, strict=False):
-            parameter.index_copy_(0, idle, value)
+        for parameter, value in stay:
+            parameter[idle] = value
 
 
 Gradients = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor], dict[str, Tensor]]
