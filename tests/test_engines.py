@@ -253,6 +253,7 @@ LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
     "a forward hook": hooked,
     "a forward of its own": patched,
     "Linear over the last axis": over_the_last_axis,
+    "a ReLU at the end": lambda: nn.Sequential(nn.Flatten(), nn.Linear(256, CLASSES), nn.ReLU()),
 }
 
 
@@ -369,6 +370,42 @@ def test_empty_batches_leave_the_model_exactly_as_it_is(model: str, maker: Engin
     )
 
 
+@pytest.mark.parametrize("name", ["batched", "grouped"])
+def test_unused_places_read_rows_of_their_own_batch_alone(name: str) -> None:
+    """They repeat one, wherever they stand; a row of NaN that one participation reads in one step is nobody else's."""
+    problem, vectors = make_task("cnn", torch.float32), make_vectors(make_task("cnn", torch.float32), 4)
+    batches = make_batches(4, places=2, steps=3, ragged=False)
+    batches[..., 3:] = -1
+    batches[1::2, :, 1, :2] = -1
+    batches[2] = batches[2].flip(2)  # unused places come first
+    expected = Reference().advance(problem, vectors, batches, STEP).updates
+    found = engine(name, 1).advance(problem, vectors, batches, STEP).updates
+    assert (found - expected).abs().max() <= 1e-5
+    problem.inputs[ROWS - 1] = problem.inputs[0] = torch.nan  # the largest row of all, and the one of no row
+    alone = batches.masked_fill(batches == ROWS - 1, 11)
+    reading = alone.clone()
+    reading[3, 1, 2, 0] = ROWS - 1  # in the last step
+    before, after = (engine(name, 1).advance(problem, vectors, given, STEP).updates for given in (alone, reading))
+    assert before.isfinite().all()
+    others = torch.ones(4, 2, dtype=torch.bool)
+    others[3, 1] = False
+    assert torch.equal(after[others], before[others])
+    assert not after[3, 1].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["batched", "grouped"])
+def test_an_empty_batch_with_noise_reads_no_row(name: str) -> None:
+    problem, batches = make_task("cnn", torch.float32), torch.full((1, 2, 2, 3), -1)
+    batches[0, 1, 1] = torch.tensor([7, -1, 9])
+    problem.inputs[0] = torch.nan
+    noise = torch.ones(*batches.shape[:3], problem.layout.dimension)
+    steps, vectors = Steps(0.1, clip=0.5, divisor=2, noise=noise), make_vectors(problem, 1)
+    found, expected = (
+        maker.advance(problem, vectors, batches, steps).updates for maker in (engine(name, 1), Reference())
+    )
+    assert (found - expected).abs().max() <= 1e-5
+
+
 OVERFLOWING = [*product(("threads", "batched"), ("linear", "mlp", "deep mlp", "cnn")), ("grouped", "cnn")]
 
 
@@ -382,11 +419,15 @@ def test_models_that_overflow_are_those_of_the_reference(model: str, size: float
     batches[:, 1, 1:, 0] = torch.arange(12, 24).view(6, 2)  # none, then two, with one row of five
     batches[0, 1] = torch.arange(24, 39).view(3, 5)
     vectors = make_vectors(problem, 6)
-    for steps in (Steps(size), Steps(size, momentum=0.5), Steps(size, proximal=0.1), Steps(size, clip=1.0, divisor=2)):
+    clipped = Steps(size, clip=1.0, divisor=2)
+    noisy = replace(clipped, noise=torch.ones(*batches.shape[:3], problem.layout.dimension))
+    for steps in (Steps(size), Steps(size, momentum=0.5), Steps(size, proximal=0.1), clipped, noisy):
         expected = Reference().advance(problem, vectors, batches, steps).updates
         found = engine(name, 1).advance(problem, vectors, batches, steps).updates
         assert torch.equal(found.isfinite().all(dim=2), expected.isfinite().all(dim=2))
         overflows += int((~expected.isfinite()).any(dim=2).sum())
+        if steps is noisy:
+            continue  # a step on an empty batch is one
         still = Reference().advance(problem, vectors, batches[:, :, :1], steps).updates[:, 0]
         alone = engine(name, 1).advance(problem, vectors, batches[:, :, :1], steps).updates[:, 0]
         assert torch.equal(found[:, 0], alone)  # the steps that are none leave all bits

@@ -69,9 +69,17 @@ def bordered() -> nn.Module:
     return nn.Sequential(*images, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 7), nn.ReLU(), nn.Linear(7, CLASSES))
 
 
+def of_one_relu() -> nn.Module:
+    """Layers without parameters may stand in several places."""
+    relu, pool = nn.ReLU(), nn.MaxPool2d(3, stride=1, padding=1)
+    images = (nn.Conv2d(1, 3, 3), relu, pool, nn.Conv2d(3, 2, 3), relu, pool)
+    return nn.Sequential(*images, nn.Flatten(), nn.Linear(288, 5), relu, nn.Linear(5, CLASSES))
+
+
 CONVOLUTIONS: dict[str, Callable[[], nn.Module]] = {
     "cnn": MODELS["cnn"],
     "bordered": bordered,
+    "one ReLU, one pooling": of_one_relu,
     "strided": strided,
     "one layer": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(392, CLASSES)),
 }
@@ -198,6 +206,13 @@ def test_rows_outside_the_batches_are_not_read(task: Task) -> None:
     assert torch.equal(Grouped(1).advance(problem, vectors, batches, STEP).updates, expected)
 
 
+def test_it_computes_where_gradients_are_off(task: Task) -> None:
+    problem, batches = task("cnn", torch.float32), make_batches(3)
+    expected = Grouped(1).advance(problem, make_vectors(problem, 3), batches, STEP).updates
+    with torch.no_grad():
+        assert torch.equal(Grouped(1).advance(problem, make_vectors(problem, 3), batches, STEP).updates, expected)
+
+
 @pytest.mark.parametrize("carried", [False, True])
 def test_who_takes_no_step_keeps_model_and_velocity(task: Task, carried: bool) -> None:
     problem, batches = task("cnn", torch.float32), make_batches(3)
@@ -283,6 +298,9 @@ LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
     "one layer twice": shared,
     "one weight twice": of_one_weight,
     "a hook": lambda: changed(lambda m: m[0].register_forward_hook(lambda layer, read, out: out / 2)),
+    "a hook on the way back": lambda: changed(lambda m: m[0].register_full_backward_hook(lambda *given: None)),
+    "a hook before the way back": lambda: changed(lambda m: m[0].register_full_backward_pre_hook(lambda *given: None)),
+    "a border of one number": lambda: ending(512, nn.Conv2d(1, 2, 3, padding=(1,))),
     "a hook before": lambda: changed(lambda m: m.register_forward_pre_hook(lambda layer, read: (read[0] / 2,))),
     "a forward of its own": lambda: changed(lambda m: setattr(m[1], "forward", torch.tanh)),
     "a product of its own": lambda: changed(lambda m: setattr(m[0], "_conv_forward", lambda x, w, b: x)),

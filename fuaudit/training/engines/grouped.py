@@ -65,9 +65,12 @@ def _is_of_images(layer: nn.Module) -> bool:
     and write beyond them behind a pooling.
     """
     if type(layer) is nn.Conv2d:
-        border = (0, 0) if isinstance(layer.padding, str) else layer.padding
-        narrow = all(2 * wide <= size for wide, size in zip(border, layer.kernel_size, strict=True))
-        return layer.groups == 1 and layer.padding_mode == "zeros" and layer.dilation == (1, 1) and narrow
+        if not isinstance(layer.padding, str):
+            if not isinstance(layer.padding, tuple) or len(layer.padding) != 2:
+                return False
+            if any(2 * wide > size for wide, size in zip(layer.padding, layer.weight.shape[2:], strict=True)):
+                return False
+        return layer.groups == 1 and layer.padding_mode == "zeros" and layer.dilation == (1, 1)
     if type(layer) is nn.MaxPool2d:
         return layer.dilation in (1, (1, 1)) and not layer.return_indices
     return type(layer) is nn.ReLU
@@ -86,7 +89,8 @@ def require_suited(module: nn.Module) -> None:
 def grouped_gradients(module: nn.Module) -> Gradients:
     """The gradients of a model of convolutions in a line, which is never called. UsageError for another model."""
     require_suited(module)
-    layers = dict(module.named_children())
+    # one ReLU may stand in many places, and named_children() would name it once
+    layers = {name: layer for name, layer in module.named_modules(remove_duplicate=False) if name}
 
     def gradients(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor, rates: Tensor) -> dict[str, Tensor]:
         own = {name: value.detach().requires_grad_() for name, value in parameters.items()}
