@@ -420,7 +420,11 @@ def test_models_that_overflow_are_those_of_the_reference(model: str, size: float
     batches[0, 1] = torch.arange(24, 39).view(3, 5)
     vectors = make_vectors(problem, 6)
     clipped = Steps(size, clip=1.0, divisor=2)
-    noisy = replace(clipped, noise=torch.ones(*batches.shape[:3], problem.layout.dimension))
+    draws = np.random.Generator(np.random.Philox(19)).random((*batches.shape[:3], problem.layout.dimension))
+    noisy = replace(clipped, noise=torch.from_numpy(draws - 0.5).float())
+    # steps on noise alone, after which zeros overflow
+    empty = torch.full_like(batches, -1)
+    assert engine(name, 1).advance(problem, vectors, empty, noisy).updates.isfinite().all()
     for steps in (Steps(size), Steps(size, momentum=0.5), Steps(size, proximal=0.1), clipped, noisy):
         expected = Reference().advance(problem, vectors, batches, steps).updates
         found = engine(name, 1).advance(problem, vectors, batches, steps).updates

@@ -248,9 +248,10 @@ def _clipped_moves(
         # in float64: a scale for a huge gradient may be too small for its type, and be rounded up
         scales = within(lengths, clip, rates.dtype) * rates[:, 0]
         for move, gradient in zip(moves, own, strict=True):
-            scale = scales.view(-1, *[1] * (gradient.dim() - 1))
-            part = (gradient.to(scale) * scale).to(move)
-            move += torch.where(scale != 0, part, torch.zeros_like(part))  # an unused place may be infinite
+            one_a_lane = (-1, *[1] * (gradient.dim() - 1))
+            part = (gradient.to(scales) * scales.view(one_a_lane)).to(move)
+            # an unused place may be infinite
+            move += torch.where((rates != 0).view(one_a_lane), part, torch.zeros_like(part))
     return moves
 
 
